@@ -86,8 +86,8 @@ void RegisterCount(const Pattern& pattern) {
 }
 
 void Drain(const BitmapView& base, const BitmapView& target) {
-  auto cursor = *MakeBitmapCursor(base, target, BitmapOp::kXor,
-                                  {.capacity = kBits * 4096, .granularity = 4096});
+  auto cursor = *MakeBorrowedBitmapCursor(base, target, BitmapOp::kXor,
+                                          {.capacity = kBits * 4096, .granularity = 4096});
   ExtentBatch batch;
   for (Step step = Step::kMore; step == Step::kMore;) {
     step = *cursor->Next(batch);

@@ -60,7 +60,7 @@ struct Sides {
 using Job = std::function<void(const Sides&, std::vector<uint64_t>& bits)>;
 
 void Cursor(const Sides& sides, std::vector<uint64_t>&) {
-  auto cursor = *MakeMemoryDeltaCursor(sides.base, sides.target);
+  auto cursor = *MakeBorrowedMemoryDeltaCursor(sides.base, sides.target);
   ExtentBatch batch;
   for (Step step = Step::kMore; step == Step::kMore;) {
     step = *cursor->Next(batch);

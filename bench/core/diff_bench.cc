@@ -92,7 +92,7 @@ void Cursor(const Inputs& inputs, Consumer& consume) {
     return *BitmapView::Create({reinterpret_cast<const uint8_t*>(words.data()), words.size() * 8},
                                0, words.size() * 64);
   };
-  auto cursor = *MakeBitmapCursor(
+  auto cursor = *MakeBorrowedBitmapCursor(
       view(inputs.base()), view(inputs.target()), BitmapOp::kXor,
       {.capacity = inputs.base().size() * 64 * kGranularity, .granularity = kGranularity});
   ExtentBatch batch;

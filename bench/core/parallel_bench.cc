@@ -131,10 +131,10 @@ const bool registered = [] {
       options.executor = executor;
       options.parallel = threads;
       const uint64_t bits = kBytes * 8;
-      return *MakeBitmapCursor(*BitmapView::Create(Sides::Bytes(sides.base), 0, bits),
-                               *BitmapView::Create(Sides::Bytes(sides.target), 0, bits),
-                               BitmapOp::kXor, {.capacity = bits * 4096, .granularity = 4096},
-                               options);
+      return *MakeBorrowedBitmapCursor(*BitmapView::Create(Sides::Bytes(sides.base), 0, bits),
+                                       *BitmapView::Create(Sides::Bytes(sides.target), 0, bits),
+                                       BitmapOp::kXor,
+                                       {.capacity = bits * 4096, .granularity = 4096}, options);
     });
   }
   Register("memory", [](Executor* executor, size_t threads) {
@@ -142,7 +142,8 @@ const bool registered = [] {
     MemoryOptions options;
     options.executor = executor;
     options.parallel = threads;
-    return *MakeMemoryDeltaCursor(Sides::Bytes(sides.base), Sides::Bytes(sides.target), options);
+    return *MakeBorrowedMemoryDeltaCursor(Sides::Bytes(sides.base), Sides::Bytes(sides.target),
+                                          options);
   });
   Register("images", [](Executor* executor, size_t threads) {
     const Sides& sides = Sides::Get(kBlocks);

@@ -227,7 +227,7 @@ const bool registered = [] {
   }
   RegisterSeek("bitmap/17179869184", [] {
     static const BitmapView bitmap = HugeBitmap();
-    return *MakeBitmapCursor(bitmap, {.capacity = kCapacity, .granularity = kBlock});
+    return *MakeBorrowedBitmapCursor(bitmap, {.capacity = kCapacity, .granularity = kBlock});
   });
   return true;
 }();

@@ -32,8 +32,8 @@ class Volume {
       return *BitmapView::Create({reinterpret_cast<const uint8_t*>(words.data()), words.size() * 8},
                                  0, words.size() * 64);
     };
-    auto cursor = MakeBitmapCursor(view(base_), view(target_), BitmapOp::kXor,
-                                   {.capacity = kCapacity, .granularity = kBlock});
+    auto cursor = MakeBorrowedBitmapCursor(view(base_), view(target_), BitmapOp::kXor,
+                                           {.capacity = kCapacity, .granularity = kBlock});
     Check(cursor.ok(), "no cursor");
     return blocks ? *ToBlocks(*std::move(cursor), kBlock) : *std::move(cursor);
   }

@@ -212,7 +212,7 @@ void First(benchmark::State& state, bool scattered) {
       scattered_ = scattered;
     }
     absl::StatusOr<MetadataSource> OpenAllocated(std::string_view, const StreamContext&) override {
-      auto cursor = MakeBitmapCursor(
+      auto cursor = MakeBorrowedBitmapCursor(
           *BitmapView::Create({reinterpret_cast<const uint8_t*>(bits_.data()), bits_.size() * 8}, 0,
                               kBits),
           {.capacity = kLarge, .granularity = kLargeBlock});

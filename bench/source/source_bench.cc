@@ -117,7 +117,7 @@ Ranges Scattered(uint64_t entries) {
 }
 
 void Parse(const Input& input) {
-  const auto stream = MakeMemoryStream(BytesOf(input.bytes), "list");
+  const auto stream = MakeBorrowedMemoryStream(BytesOf(input.bytes), "list");
   NoJson json_events;
   NoXml xml_events;
   const absl::Status status =
@@ -129,7 +129,7 @@ void Parse(const Input& input) {
 template <typename Read>
 Job Importer(Read read) {
   return [read](const Input& input) {
-    const auto stream = MakeMemoryStream(BytesOf(input.bytes), "list");
+    const auto stream = MakeBorrowedMemoryStream(BytesOf(input.bytes), "list");
     const absl::StatusOr<ChangeMap> map = read(*stream, {.capacity = input.capacity});
     if (!map.ok()) Die(map.status());
     benchmark::DoNotOptimize((*map)->cardinality());

@@ -85,9 +85,9 @@ const Volume& VolumeOf(const Pattern& pattern, bool as_map) {
 
 std::unique_ptr<ExtentCursor> OpenCursor(const Volume& volume, uint64_t block_size) {
   const VolumeGeometry geometry = {.capacity = volume.capacity(), .granularity = kGranularity};
-  std::unique_ptr<ExtentCursor> cursor = volume.map != nullptr
-                                             ? MakeChangeMapCursor(*volume.map)
-                                             : Value(MakeBitmapCursor(BitsOf(volume), geometry));
+  std::unique_ptr<ExtentCursor> cursor =
+      volume.map != nullptr ? MakeChangeMapCursor(*volume.map)
+                            : Value(MakeBorrowedBitmapCursor(BitsOf(volume), geometry));
   return block_size == 0 ? std::move(cursor) : Value(ToBlocks(std::move(cursor), block_size));
 }
 

@@ -9,49 +9,65 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "cbt/bitmap.h"
 #include "cbt/grpc/service.h"
 #include "cbt/units.h"
 #include "csi.grpc.pb.h"
 
+// Stands in for your storage, which is asked for the bits of each request: one for each block.
+namespace storage {
+
 constexpr uint64_t kBlock = 4 * cbt::kKiB;
 constexpr uint64_t kBlocks = 64;
+using Bits = std::vector<uint8_t>;
 
-// Stands in for your storage: the allocated blocks of each snapshot, one bit each, and one delta.
-const std::map<std::string, std::vector<uint8_t>, std::less<>> kAllocated = {
+const std::map<std::string, Bits, std::less<>> kAllocated = {
     {"monday", {0xff, 0x0f, 0, 0, 0, 0, 0, 0}},
     {"tuesday", {0xff, 0x0f, 0, 0, 0, 0x11, 0, 0x80}},
 };
-const std::vector<uint8_t> kMondayToTuesday = {0x03, 0, 0, 0, 0, 0x11, 0, 0x80};
+
+absl::StatusOr<Bits> Allocated(std::string_view id) {
+  const auto found = kAllocated.find(id);
+  if (found == kAllocated.end()) return absl::NotFoundError("no such snapshot");
+  return found->second;
+}
+
+absl::StatusOr<Bits> Changed(std::string_view base, std::string_view target) {
+  if (!kAllocated.contains(base) || !kAllocated.contains(target)) {
+    return absl::NotFoundError("no such snapshot");
+  }
+  if (base == target) return Bits(kBlocks / 8);
+  if (base == "monday") return Bits{0x03, 0, 0, 0, 0, 0x11, 0, 0x80};
+  return absl::InvalidArgumentError("the base is newer than the target");
+}
+
+}  // namespace storage
 
 // [provider]
 class MyProvider : public cbt::SnapshotProvider {
   absl::StatusOr<cbt::MetadataSource> OpenAllocated(std::string_view id,
                                                     const cbt::StreamContext&) override {
-    const auto found = kAllocated.find(id);
-    if (found == kAllocated.end()) return absl::NotFoundError("no such snapshot");
-    return Serve(found->second);
+    return Serve(storage::Allocated(id));
   }
 
   absl::StatusOr<cbt::MetadataSource> OpenDelta(std::string_view base, std::string_view target,
                                                 const cbt::StreamContext&) override {
-    if (!kAllocated.contains(base) || !kAllocated.contains(target)) {
-      return absl::NotFoundError("no such snapshot");
-    }
-    static const std::vector<uint8_t> kNothing(kMondayToTuesday.size());
-    if (base == target) return Serve(kNothing);
-    if (base == "monday") return Serve(kMondayToTuesday);
-    return absl::InvalidArgumentError("the base is newer than the target");
+    return Serve(storage::Changed(base, target));
   }
 
-  // The cursor reads the bits in place.
-  static absl::StatusOr<cbt::MetadataSource> Serve(const std::vector<uint8_t>& bits) {
-    auto view = cbt::BitmapView::Create(bits, /*first_bit=*/0, kBlocks);
-    if (!view.ok()) return view.status();
-    auto cursor =
-        cbt::MakeBitmapCursor(*view, {.capacity = kBlocks * kBlock, .granularity = kBlock});
+  // The bits were fetched for this stream: the cursor keeps them, and reads them in place.
+  static absl::StatusOr<cbt::MetadataSource> Serve(absl::StatusOr<std::vector<uint8_t>> bits) {
+    if (!bits.ok()) return bits.status();
+    auto bitmap = cbt::Bitmap::Create(*std::move(bits), /*first_bit=*/0, storage::kBlocks);
+    if (!bitmap.ok()) return bitmap.status();  // too short: a missing bit says nothing
+    auto cursor = cbt::MakeBitmapCursor(
+        *bitmap, {.capacity = storage::kBlocks * storage::kBlock, .granularity = storage::kBlock});
     if (!cursor.ok()) return cursor.status();
     return cbt::MetadataSource{.cursor = *std::move(cursor)};
   }

@@ -133,8 +133,8 @@ class Program {
     const auto view = *cbt::BitmapView::Create(bytes, first_bit, blocks);
     switch (in_.ConsumeIntegralInRange<int>(0, 4)) {
       case 0:
-        item.cursor =
-            Own(cbt::MakeBitmapCursor(view, {.capacity = capacity_, .granularity = granularity}));
+        item.cursor = Own(cbt::MakeBorrowedBitmapCursor(
+            view, {.capacity = capacity_, .granularity = granularity}));
         break;
       case 1:
         item.cursor =

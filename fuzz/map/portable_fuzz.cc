@@ -25,7 +25,7 @@ void Portable(const std::vector<uint8_t>& bytes) {
   const bool fits = want.has_value() && (want->empty() || want->back() < kVolume.capacity / 512);
   CBT_FUZZ_CHECK(got.ok() == fits);
   if (!fits) return;
-  CBT_FUZZ_CHECK(BlocksOf(*cbt::MakeChangeMapCursor(*got)) == *want);
+  CBT_FUZZ_CHECK(BlocksOf(*cbt::MakeBorrowedChangeMapCursor(*got)) == *want);
   CBT_FUZZ_CHECK(got->cardinality() == want->size());
   cbt::ChangeMap map = *cbt::ChangeMap::FromPortable64(bytes, kVolume);
   CBT_FUZZ_CHECK(map.Optimize().ok());

@@ -114,8 +114,8 @@ void AddCommand(cbt::test::BtrfsWriter& writer, Input& input) {
 }
 
 void Play(const std::string& bytes, const cbt::BtrfsSendOptions& options) {
-  const auto stream =
-      cbt::MakeMemoryStream({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "fuzz");
+  const auto stream = cbt::MakeBorrowedMemoryStream(
+      {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "fuzz");
   const auto map = cbt::ReadBtrfsSend(*stream, options);
   if (!map.ok()) {
     CBT_FUZZ_CHECK(map.status().code() != absl::StatusCode::kInternal);
@@ -157,8 +157,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   options.base_path.clear();
   const std::string& bytes = marked.bytes();
   options.capacity = kCapacity;
-  const auto stream =
-      cbt::MakeMemoryStream({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "fuzz");
+  const auto stream = cbt::MakeBorrowedMemoryStream(
+      {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "fuzz");
   const auto map = cbt::ReadBtrfsSend(*stream, options);
   if (map.ok()) CBT_FUZZ_CHECK(map->view().Contains(8192 / options.granularity));
   // A file that no command names is not reported as unchanged.
@@ -167,7 +167,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     unnamed.path = "absent";
     unnamed.single_name = true;
     unnamed.path_exists = false;
-    const auto again = cbt::MakeMemoryStream(
+    const auto again = cbt::MakeBorrowedMemoryStream(
         {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "fuzz");
     CBT_FUZZ_CHECK(!cbt::ReadBtrfsSend(*again, unnamed).ok());
   }
@@ -176,7 +176,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr size_t kStreamHeader = 17;
   const size_t bit = kStreamHeader * 8 + flip % ((bytes.size() - kStreamHeader) * 8);
   flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ 1 << bit % 8);
-  const auto damaged = cbt::MakeMemoryStream(
+  const auto damaged = cbt::MakeBorrowedMemoryStream(
       {reinterpret_cast<const uint8_t*>(flipped.data()), flipped.size()}, "fuzz");
   CBT_FUZZ_CHECK(!cbt::ReadBtrfsSend(*damaged, options).ok());
 

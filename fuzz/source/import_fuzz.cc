@@ -86,12 +86,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // A few bytes may report petabytes of changes: such maps are allowed, but take seconds each.
   ImportOptions coarse = options;
   coarse.granularity = uint64_t{1} << 26;
-  const auto first = cbt::MakeMemoryStream({data, size}, "input");
+  const auto first = cbt::MakeBorrowedMemoryStream({data, size}, "input");
   if (const absl::StatusOr<ChangeMap> rough = importer(*first, coarse); rough.ok()) {
     const uint64_t container = options.granularity << 16;
     if ((*rough)->changed_bytes() / container > kMostContainers) options = coarse;
   }
-  const auto whole = cbt::MakeMemoryStream({data, size}, "input");
+  const auto whole = cbt::MakeBorrowedMemoryStream({data, size}, "input");
   const absl::StatusOr<ChangeMap> map = importer(*whole, options);
   cbt::test::Dribble dribble({reinterpret_cast<const char*>(data), size}, 3, "input");
   const absl::StatusOr<ChangeMap> again = importer(dribble, options);
@@ -106,7 +106,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // Truncation is detected; if a shorter list is accepted, it gives the same map.
   if (size > 0) {
     const size_t left = (size_t{where[0]} << 8 | where[1]) % size;
-    const auto early = cbt::MakeMemoryStream({data, left}, "input");
+    const auto early = cbt::MakeBorrowedMemoryStream({data, left}, "input");
     const absl::StatusOr<ChangeMap> less = importer(*early, options);
     if (less.ok()) CBT_FUZZ_CHECK(less->view() == map->view());
   }

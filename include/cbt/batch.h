@@ -11,6 +11,7 @@
 #include <span>
 
 #include "cbt/extent.h"
+#include "cbt/lifetime.h"
 
 namespace cbt {
 
@@ -46,8 +47,12 @@ class ExtentBatch {
   Extent back() const noexcept { return (*this)[size_ - 1]; }
 
   // Byte offsets and byte lengths of the extents; valid until the batch changes.
-  std::span<const uint64_t> offsets() const noexcept { return {offsets_, size_}; }
-  std::span<const uint64_t> lengths() const noexcept { return {lengths_, size_}; }
+  std::span<const uint64_t> offsets() const noexcept CBT_LIFETIME_BOUND {
+    return {offsets_, size_};
+  }
+  std::span<const uint64_t> lengths() const noexcept CBT_LIFETIME_BOUND {
+    return {lengths_, size_};
+  }
 
   // For kernels that fill a batch in bulk: write at [size(), capacity() + kSlack) of both arrays,
   // then call set_size() with the number of valid extents, at most capacity(). Both arrays are

@@ -1,5 +1,5 @@
-// Dense bitmaps in memory, cursors over the runs of set bits in one bitmap or in a combination of
-// two, and counts of those bits and runs.
+// Dense bitmaps in memory, which own or borrow their bytes; cursors over the runs of set bits in
+// one bitmap or in a combination of two, and counts of those bits and runs.
 //
 // Bit k of a volume's bitmap is the bytes [k * granularity, (k + 1) * granularity).
 #ifndef CBT_BITMAP_H_
@@ -8,10 +8,13 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "cbt/cursor.h"
 #include "cbt/executor.h"
+#include "cbt/lifetime.h"
+#include "cbt/shared_bytes.h"
 
 namespace cbt {
 
@@ -32,8 +35,9 @@ struct BitmapFormat {
   friend bool operator==(const BitmapFormat&, const BitmapFormat&) = default;
 };
 
-// A view of `bit_count()` bits that the caller owns. It must not outlive them, and they must not
-// change while a cursor reads them. Neither the bytes nor the first bit need be aligned. Cursors
+// A view of `bit_count()` bits that the caller keeps. It must not outlive them, and they must not
+// change while a cursor reads them. For bits that outlive the function that fetched them see
+// Bitmap. Neither the bytes nor the first bit need be aligned. Cursors
 // read bits in place at full speed, in every format and from any first bit. Only two bitmaps whose
 // bits lie differently (another order or word size, other first bits within a byte or reversed
 // word) are read through a small copy in the first-level cache.
@@ -47,6 +51,10 @@ class BitmapView {
   //         reversed), or for an unsupported word size.
   static absl::StatusOr<BitmapView> Create(std::span<const uint8_t> bytes, uint64_t first_bit,
                                            uint64_t bit_count, BitmapFormat format = {});
+  // A view of a temporary would dangle: Bitmap::Create() keeps it.
+  template <TemporaryBytes Bytes>
+  static absl::StatusOr<BitmapView> Create(Bytes&& bytes, uint64_t first_bit, uint64_t bit_count,
+                                           BitmapFormat format = {}) = delete;
 
   uint64_t bit_count() const noexcept { return bit_count_; }
 
@@ -76,6 +84,44 @@ class BitmapView {
   BitmapFormat format_;
 };
 
+// A bitmap that keeps its bytes. Cheap to copy: copies, and the cursors over them, share the bytes,
+// which must not change.
+class Bitmap {
+ public:
+  // The empty bitmap.
+  Bitmap() = default;
+
+  // The bits [first_bit, first_bit + bit_count) of `bytes`: a vector that is moved in, or bytes
+  // with their owner. Errors as BitmapView::Create().
+  //
+  // snippet: tests/consumer/snippets/core.cc#bitmap
+  //   std::vector<uint8_t> bits = Fetch(snapshot);
+  //   auto bitmap = cbt::Bitmap::Create(std::move(bits), /*first_bit=*/0, BlockCount(geometry));
+  //   if (!bitmap.ok()) return bitmap.status();  // too few bits
+  //   return cbt::MakeBitmapCursor(*bitmap, geometry);
+  static absl::StatusOr<Bitmap> Create(SharedBytes bytes, uint64_t first_bit, uint64_t bit_count,
+                                       BitmapFormat format = {});
+
+  uint64_t bit_count() const noexcept { return view_.bit_count(); }
+
+  // The bits [begin, end), which share the bytes. Requires: begin <= end <= bit_count().
+  Bitmap Slice(uint64_t begin, uint64_t end) const;
+
+  // Valid as long as this bitmap or a copy of it.
+  const BitmapView& view() const& noexcept CBT_LIFETIME_BOUND { return view_; }
+  void view() const&& = delete;
+
+  // What keeps the bytes.
+  const std::shared_ptr<const void>& owner() const noexcept CBT_LIFETIME_BOUND { return owner_; }
+
+ private:
+  Bitmap(std::shared_ptr<const void> owner, const BitmapView& view) noexcept
+      : owner_(std::move(owner)), view_(view) {}
+
+  std::shared_ptr<const void> owner_;
+  BitmapView view_;
+};
+
 // How two bitmaps are combined before runs are reported.
 enum class BitmapOp {
   kXor,     // set in exactly one: blocks whose state differs
@@ -96,21 +142,36 @@ struct BitmapOptions {
 };
 
 // The runs of set bits in `bitmap` as maximal extents of a volume; the last one is cut at the
-// capacity.
+// capacity. The cursor keeps the bitmap's bytes.
 // Requires: bitmap.bit_count() == BlockCount(geometry); a shorter bitmap would hide changes.
 // Errors:   INVALID_ARGUMENT. The cursor itself never fails.
 // Cost:     Seek() is O(1); Next() makes one pass over the bits it covers.
-absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBitmapCursor(const BitmapView& bitmap,
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBitmapCursor(const Bitmap& bitmap,
                                                                const VolumeGeometry& geometry,
                                                                const BitmapOptions& options = {});
 
 // As above, for `op` applied to `base` and `target` (in this order), without building the combined
 // bitmap. Both have BlockCount(geometry) bits.
-absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBitmapCursor(const BitmapView& base,
-                                                               const BitmapView& target,
-                                                               BitmapOp op,
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBitmapCursor(const Bitmap& base,
+                                                               const Bitmap& target, BitmapOp op,
                                                                const VolumeGeometry& geometry,
                                                                const BitmapOptions& options = {});
+
+// The same over bits that the caller keeps, unchanged, until the cursor is gone. For bitmaps that
+// live as long as the program, or cursors that do not leave the function.
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBorrowedBitmapCursor(
+    const BitmapView& bitmap, const VolumeGeometry& geometry, const BitmapOptions& options = {});
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBorrowedBitmapCursor(
+    const BitmapView& base, const BitmapView& target, BitmapOp op, const VolumeGeometry& geometry,
+    const BitmapOptions& options = {});
+
+// A view keeps nothing: give the cursor a Bitmap, or say MakeBorrowedBitmapCursor().
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBitmapCursor(
+    const BitmapView& bitmap, const VolumeGeometry& geometry,
+    const BitmapOptions& options = {}) = delete;
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBitmapCursor(
+    const BitmapView& base, const BitmapView& target, BitmapOp op, const VolumeGeometry& geometry,
+    const BitmapOptions& options = {}) = delete;
 
 // Counts of a bitmap, or of a combination of two, in a range of blocks.
 struct BitmapCounts {

@@ -23,6 +23,8 @@
 #include "cbt/bitmap.h"
 #include "cbt/cursor.h"
 #include "cbt/extent.h"
+#include "cbt/lifetime.h"
+#include "cbt/shared_bytes.h"
 
 namespace cbt {
 
@@ -55,8 +57,9 @@ struct ChangeMapStatistics {
   uint64_t run_containers = 0;
 };
 
-// A validated map in bytes that the caller owns: they must outlive the view and must not change.
-// Cheap to copy; any number of threads may read it.
+// A validated map in portable bytes. The view of a ChangeMap keeps the map's bytes; one that
+// Create() makes borrows the caller's, which must outlive it and everything made from it, and must
+// not change. Cheap to copy; any number of threads may read it.
 class ChangeMapView {
  public:
   // The empty map of an empty volume.
@@ -70,13 +73,17 @@ class ChangeMapView {
   // Cost:   one pass; allocates in proportion to the bytes.
   static absl::StatusOr<ChangeMapView> Create(std::span<const uint8_t> portable,
                                               const VolumeGeometry& geometry);
+  // A view of a temporary would dangle: ChangeMap::KeepPortable64() keeps it.
+  template <TemporaryBytes Bytes>
+  static absl::StatusOr<ChangeMapView> Create(Bytes&& portable,
+                                              const VolumeGeometry& geometry) = delete;
 
   uint64_t capacity() const noexcept { return geometry_.capacity; }
   uint64_t granularity() const noexcept { return geometry_.granularity; }
   const VolumeGeometry& geometry() const noexcept { return geometry_; }
 
-  // The portable 64-bit serialisation.
-  std::span<const uint8_t> portable() const noexcept;
+  // The portable 64-bit serialisation; valid as long as the view or a copy of it.
+  std::span<const uint8_t> portable() const noexcept CBT_LIFETIME_BOUND;
 
   bool empty() const noexcept { return cardinality() == 0; }
   // The number of changed blocks. O(1).
@@ -137,14 +144,22 @@ class ChangeMap {
   static absl::StatusOr<ChangeMap> FromPortable32(std::span<const uint8_t> bytes,
                                                   const VolumeGeometry& geometry);
 
+  // The map in portable 64-bit bytes that it keeps, without a copy: a vector that is moved in, or a
+  // mapping with its owner. They must not change. Errors and cost as ChangeMapView::Create().
+  static absl::StatusOr<ChangeMap> KeepPortable64(SharedBytes bytes,
+                                                  const VolumeGeometry& geometry);
+
   // The portable 32-bit serialisation, which holds blocks below 2^32 only.
   // Errors: OUT_OF_RANGE if the map has others.
   absl::StatusOr<std::vector<uint8_t>> ToPortable32() const;
 
-  // Valid as long as the map or a copy of it.
-  const ChangeMapView& view() const noexcept { return view_; }
-  operator const ChangeMapView&() const noexcept { return view_; }  // NOLINT(*-explicit-*)
-  const ChangeMapView* operator->() const noexcept { return &view_; }
+  // The map's view, valid as long as this object; a copy of it keeps the bytes by itself.
+  const ChangeMapView& view() const& noexcept CBT_LIFETIME_BOUND { return view_; }
+  ChangeMapView view() && noexcept { return std::move(view_); }
+  operator const ChangeMapView&() const noexcept CBT_LIFETIME_BOUND {  // NOLINT(*-explicit-*)
+    return view_;
+  }
+  const ChangeMapView* operator->() const noexcept CBT_LIFETIME_BOUND { return &view_; }
 
   const ChangeMapIdentity& identity() const noexcept { return identity_; }
   void set_identity(ChangeMapIdentity identity) { identity_ = std::move(identity); }
@@ -166,7 +181,6 @@ class ChangeMap {
   friend class ChangeMapAccess;
   absl::Status Replace(absl::StatusOr<ChangeMap> result);
 
-  std::shared_ptr<const void> storage_;
   ChangeMapView view_;
   ChangeMapIdentity identity_;
 };
@@ -232,18 +246,23 @@ class ChangeMapBuilder {
   std::unique_ptr<State> state_;
 };
 
-// A cursor over the runs of a map, read directly from its bytes; for a view, the bytes must outlive
-// the cursor. Seek() is O(log containers) plus a binary search in an array or run container; Next()
-// decodes with SIMD and never fails.
+// A cursor over the runs of a map, read directly from its bytes, which it keeps. Seek() is O(log
+// containers) plus a binary search in an array or run container; Next() decodes with SIMD and never
+// fails.
 std::unique_ptr<ExtentCursor> MakeChangeMapCursor(const ChangeMap& map);
-std::unique_ptr<ExtentCursor> MakeChangeMapCursor(const ChangeMapView& map);
+
+// The same for a view; bytes that the view borrows must outlive the cursor.
+std::unique_ptr<ExtentCursor> MakeBorrowedChangeMapCursor(const ChangeMapView& map);
+std::unique_ptr<ExtentCursor> MakeChangeMapCursor(const ChangeMapView& map) = delete;
 
 // A cursor over what lies in any of `maps` (one or more, of one geometry), without building the
-// union: containers are united as the cursor reaches them. For views, the bytes must outlive the
-// cursor.
+// union: containers are united as the cursor reaches them.
 // Errors: INVALID_ARGUMENT if the geometries differ or there is no map.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeUnionCursor(std::span<const ChangeMap> maps);
-absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeUnionCursor(std::span<const ChangeMapView> maps);
+
+// The same for views; bytes that they borrow must outlive the cursor.
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBorrowedUnionCursor(
+    std::span<const ChangeMapView> maps);
 
 }  // namespace cbt
 

@@ -12,6 +12,8 @@
 #include "absl/status/statusor.h"
 #include "cbt/cursor.h"
 #include "cbt/executor.h"
+#include "cbt/lifetime.h"
+#include "cbt/shared_bytes.h"
 #include "cbt/units.h"
 
 namespace cbt {
@@ -29,19 +31,35 @@ inline constexpr uint64_t kMinMemoryBlockSize = 512;
 inline constexpr uint64_t kMaxMemoryBlockSize = 64 * kMiB;
 
 // The blocks in which `target` differs from `base`, as maximal extents; the last one is cut at the
-// end. The memory belongs to the caller, must outlive the cursor and must not change while it is
-// read; it needs no alignment.
+// end. The cursor keeps both: vectors that are moved in, or a mapping with its owner. They must not
+// change while they are read, and need no alignment.
 // Errors: INVALID_ARGUMENT for ranges of different sizes and for options out of range. The cursor
 //         itself never fails.
 // Cost:   Seek() is O(1); Next() reads what it covers, and stops reading a block soon after its
 //         first difference.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeMemoryDeltaCursor(
-    std::span<const uint8_t> base, std::span<const uint8_t> target,
-    const MemoryOptions& options = {});
+    SharedBytes base, SharedBytes target, const MemoryOptions& options = {});
 
 // The blocks of `memory` that hold a nonzero byte; otherwise as above.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeMemoryAllocationCursor(
+    SharedBytes memory, const MemoryOptions& options = {});
+
+// The same over memory that the caller keeps, unchanged, until the cursor is gone.
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBorrowedMemoryDeltaCursor(
+    std::span<const uint8_t> base, std::span<const uint8_t> target,
+    const MemoryOptions& options = {});
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBorrowedMemoryAllocationCursor(
     std::span<const uint8_t> memory, const MemoryOptions& options = {});
+
+// Temporaries would dangle: give them to the functions that keep them.
+template <typename Base, typename Target>
+requires(TemporaryBytes<Base> || TemporaryBytes<Target>)
+    absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBorrowedMemoryDeltaCursor(
+        Base&& base, Target&& target, const MemoryOptions& options = {})
+= delete;
+template <TemporaryBytes Memory>
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBorrowedMemoryAllocationCursor(
+    Memory&& memory, const MemoryOptions& options = {}) = delete;
 
 }  // namespace cbt
 

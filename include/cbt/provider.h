@@ -39,6 +39,10 @@ struct StreamSummary {
 
 // What a provider returns for a stream.
 struct MetadataSource {
+  // Destroyed after everything else here. For a cursor, or a function below, that borrows what the
+  // provider fetched for this stream.
+  std::shared_ptr<const void> keep_alive = {};
+
   // Positioned at 0; the service seeks it to the starting offset. capacity() is the size of the
   // target snapshot (not the volume's current size); the stream reports it.
   std::unique_ptr<ExtentCursor> cursor = {};
@@ -58,6 +62,11 @@ struct MetadataSource {
   // provider, or every resumption across a restart is refused. Empty: only the ids identify the
   // data.
   std::string version = {};
+
+  // `version` says where the data is and not which state it has: it may change, or be replaced,
+  // while `version` stays the same. So it is with block devices and NBD exports. Streams of such a
+  // source are not proven (docs/reference/completeness.md), and not continued by other processes.
+  bool may_change_unseen = false;
 
   // Called after the cursor completes and before it is destroyed: false if the cursor relays
   // another server's answer that came without a proof of completeness. The service's own proof then

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -26,12 +27,17 @@ struct Scans {
   const simd::BlockKernel* blocks;
 };
 
+// What keeps the bits of one bitmap or of two; empty if the caller does.
+using BitOwners = std::array<std::shared_ptr<const void>, 2>;
+
 class BitmapCursor final : public ExtentCursor {
  public:
   // Reports nothing after the last bit of `bits`, which may have fewer bits than the volume has
   // blocks.
-  BitmapCursor(const BitmapPair& bits, const Scans& scans, const VolumeGeometry& geometry) noexcept
+  BitmapCursor(const BitmapPair& bits, BitOwners owners, const Scans& scans,
+               const VolumeGeometry& geometry) noexcept
       : ExtentCursor(geometry),
+        owners_(std::move(owners)),
         bits_(bits),
         scans_(scans),
         runs_(geometry.capacity, geometry.granularity) {}
@@ -132,6 +138,7 @@ class BitmapCursor final : public ExtentCursor {
   // Words of coarser blocks at a time: small enough for the first-level cache.
   static constexpr size_t kFoldedWords = 256;
 
+  const BitOwners owners_;
   const BitmapPair bits_;
   const Scans scans_;
   RunAssembler runs_;
@@ -140,20 +147,45 @@ class BitmapCursor final : public ExtentCursor {
   unsigned fold_ = 0;        // blocks have 1 << fold_ bits
 };
 
-absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeCursor(const BitmapPair& bits, const Scans& scans,
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeCursor(const BitmapPair& bits, BitOwners owners,
+                                                         const Scans& scans,
                                                          const VolumeGeometry& geometry,
                                                          const BitmapOptions& options) {
   if (scans.runs == nullptr) return absl::InvalidArgumentError("unknown bitmap operation");
   if (options.parallel <= 1 || options.executor == nullptr) {
-    return std::make_unique<BitmapCursor>(bits, scans, geometry);
+    return std::make_unique<BitmapCursor>(bits, std::move(owners), scans, geometry);
   }
   ParallelParts parts;
-  parts.make = [=](uint64_t end) {
+  parts.make = [=, owners = std::move(owners)](uint64_t end) {
     return std::make_unique<BitmapCursor>(bits.Slice(0, BlockCount(end, geometry.granularity)),
-                                          scans, geometry);
+                                          owners, scans, geometry);
   };
   return MakeParallelCursor(std::move(parts), geometry.capacity, geometry.granularity,
                             *options.executor, options.parallel);
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> OverOne(const BitmapView& bitmap, BitOwners owners,
+                                                      const VolumeGeometry& geometry,
+                                                      const BitmapOptions& options) {
+  if (absl::Status status = CheckBits(bitmap, geometry); !status.ok()) return status;
+  return MakeCursor(
+      BitmapPair(bitmap), std::move(owners),
+      {simd::ExtractRuns().single, simd::ExtractRuns().in_layout.single, simd::ListBlocks().single},
+      geometry, options);
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> OverTwo(const BitmapView& base,
+                                                      const BitmapView& target, BitmapOp op,
+                                                      BitOwners owners,
+                                                      const VolumeGeometry& geometry,
+                                                      const BitmapOptions& options) {
+  if (absl::Status status = CheckBits(base, geometry); !status.ok()) return status;
+  if (absl::Status status = CheckBits(target, geometry); !status.ok()) return status;
+  const simd::ExtractRunsKernels& runs = simd::ExtractRuns();
+  return MakeCursor(
+      BitmapPair(base, target), std::move(owners),
+      {KernelFor(runs, op), KernelFor(runs.in_layout, op), KernelFor(simd::ListBlocks(), op)},
+      geometry, options);
 }
 
 }  // namespace
@@ -169,28 +201,28 @@ absl::Status CheckBits(const BitmapView& bitmap, const VolumeGeometry& geometry)
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBitmapCursor(const BitmapView& bitmap,
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBitmapCursor(const Bitmap& bitmap,
                                                                const VolumeGeometry& geometry,
                                                                const BitmapOptions& options) {
-  if (absl::Status status = CheckBits(bitmap, geometry); !status.ok()) return status;
-  return MakeCursor(
-      BitmapPair(bitmap),
-      {simd::ExtractRuns().single, simd::ExtractRuns().in_layout.single, simd::ListBlocks().single},
-      geometry, options);
+  return OverOne(bitmap.view(), {bitmap.owner()}, geometry, options);
 }
 
-absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBitmapCursor(const BitmapView& base,
-                                                               const BitmapView& target,
-                                                               BitmapOp op,
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBitmapCursor(const Bitmap& base,
+                                                               const Bitmap& target, BitmapOp op,
                                                                const VolumeGeometry& geometry,
                                                                const BitmapOptions& options) {
-  if (absl::Status status = CheckBits(base, geometry); !status.ok()) return status;
-  if (absl::Status status = CheckBits(target, geometry); !status.ok()) return status;
-  const simd::ExtractRunsKernels& runs = simd::ExtractRuns();
-  return MakeCursor(
-      BitmapPair(base, target),
-      {KernelFor(runs, op), KernelFor(runs.in_layout, op), KernelFor(simd::ListBlocks(), op)},
-      geometry, options);
+  return OverTwo(base.view(), target.view(), op, {base.owner(), target.owner()}, geometry, options);
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBorrowedBitmapCursor(
+    const BitmapView& bitmap, const VolumeGeometry& geometry, const BitmapOptions& options) {
+  return OverOne(bitmap, {}, geometry, options);
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBorrowedBitmapCursor(
+    const BitmapView& base, const BitmapView& target, BitmapOp op, const VolumeGeometry& geometry,
+    const BitmapOptions& options) {
+  return OverTwo(base, target, op, {}, geometry, options);
 }
 
 }  // namespace cbt

@@ -52,6 +52,18 @@ BitmapView BitmapView::Slice(uint64_t begin, uint64_t end) const noexcept {
   return BitmapView(bytes_, first_bit_ + begin, end - begin, format_);
 }
 
+absl::StatusOr<Bitmap> Bitmap::Create(SharedBytes bytes, uint64_t first_bit, uint64_t bit_count,
+                                      BitmapFormat format) {
+  const absl::StatusOr<BitmapView> view =
+      BitmapView::Create(bytes.bytes(), first_bit, bit_count, format);
+  if (!view.ok()) return view.status();
+  return Bitmap(bytes.owner(), *view);
+}
+
+Bitmap Bitmap::Slice(uint64_t begin, uint64_t end) const {
+  return Bitmap(owner_, view_.Slice(begin, end));
+}
+
 void BitmapView::CopyWords(uint64_t position, uint64_t* out, size_t words) const noexcept {
   const simd::LoadBitsKernels& kernels = simd::LoadBits();
   const bool reverse = format_.order == BitmapFormat::BitOrder::kMostSignificantFirst;

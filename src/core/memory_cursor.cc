@@ -2,6 +2,7 @@
 // bits become extents.
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -20,13 +21,17 @@ namespace {
 constexpr uint64_t kChunkBytes = kMiB;
 constexpr uint64_t kBytesPerCall = 16 * kMiB;
 
+// What keeps the memory; empty if the caller does.
+using MemoryOwners = std::array<std::shared_ptr<const void>, 2>;
+
 class MemoryCursor final : public ExtentCursor {
  public:
   // `base` null: all zeros. Reports nothing from `end` on, which is a block boundary or the end of
   // the memory.
-  MemoryCursor(const uint8_t* base, const uint8_t* target, uint64_t capacity, uint64_t end,
-               uint64_t block_size) noexcept
+  MemoryCursor(const uint8_t* base, const uint8_t* target, MemoryOwners owners, uint64_t capacity,
+               uint64_t end, uint64_t block_size) noexcept
       : ExtentCursor({.capacity = capacity, .granularity = block_size}),
+        owners_(std::move(owners)),
         base_(base),
         target_(target),
         end_(end),
@@ -89,6 +94,7 @@ class MemoryCursor final : public ExtentCursor {
     return bytes;
   }
 
+  const MemoryOwners owners_;
   const uint8_t* const base_;
   const uint8_t* const target_;
   const uint64_t end_;
@@ -103,6 +109,7 @@ class MemoryCursor final : public ExtentCursor {
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeCursor(const uint8_t* base,
                                                          std::span<const uint8_t> target,
+                                                         MemoryOwners owners,
                                                          const MemoryOptions& options) {
   const uint64_t block_size = options.block_size;
   if (block_size < kMinMemoryBlockSize || block_size > kMaxMemoryBlockSize) {
@@ -112,11 +119,12 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeCursor(const uint8_t* base,
   }
   const uint64_t capacity = target.size();
   if (options.parallel <= 1 || options.executor == nullptr) {
-    return std::make_unique<MemoryCursor>(base, target.data(), capacity, capacity, block_size);
+    return std::make_unique<MemoryCursor>(base, target.data(), std::move(owners), capacity,
+                                          capacity, block_size);
   }
   ParallelParts parts;
-  parts.make = [=](uint64_t end) {
-    return std::make_unique<MemoryCursor>(base, target.data(), capacity, end, block_size);
+  parts.make = [=, owners = std::move(owners)](uint64_t end) {
+    return std::make_unique<MemoryCursor>(base, target.data(), owners, capacity, end, block_size);
   };
   // A few MiB each: the cost is in reading, not in what is found.
   parts.first_blocks = parts.min_blocks =
@@ -126,23 +134,40 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeCursor(const uint8_t* base,
                             options.parallel);
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeMemoryDeltaCursor(std::span<const uint8_t> base,
-                                                                    std::span<const uint8_t> target,
-                                                                    const MemoryOptions& options) {
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeDelta(std::span<const uint8_t> base,
+                                                        std::span<const uint8_t> target,
+                                                        MemoryOwners owners,
+                                                        const MemoryOptions& options) {
   if (base.size() != target.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("memory delta: base has ", base.size(), " bytes, target ", target.size()));
   }
   // An empty span may be null, which would mean all zeros.
   static constexpr uint8_t kNothing = 0;
-  return MakeCursor(base.empty() ? &kNothing : base.data(), target, options);
+  return MakeCursor(base.empty() ? &kNothing : base.data(), target, std::move(owners), options);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeMemoryDeltaCursor(SharedBytes base,
+                                                                    SharedBytes target,
+                                                                    const MemoryOptions& options) {
+  return MakeDelta(base.bytes(), target.bytes(), {base.owner(), target.owner()}, options);
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeMemoryAllocationCursor(
+    SharedBytes memory, const MemoryOptions& options) {
+  return MakeCursor(nullptr, memory.bytes(), {memory.owner()}, options);
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBorrowedMemoryDeltaCursor(
+    std::span<const uint8_t> base, std::span<const uint8_t> target, const MemoryOptions& options) {
+  return MakeDelta(base, target, {}, options);
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBorrowedMemoryAllocationCursor(
     std::span<const uint8_t> memory, const MemoryOptions& options) {
-  return MakeCursor(nullptr, memory, options);
+  return MakeCursor(nullptr, memory, {}, options);
 }
 
 }  // namespace cbt

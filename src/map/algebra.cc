@@ -227,7 +227,7 @@ absl::StatusOr<ChangeMap> WithGranularity(const ChangeMapView& map, uint64_t gra
     if (absl::Status status = CheckGeometry(geometry); !status.ok()) return status;
     return Folded(map, static_cast<unsigned>(std::countr_zero(blocks)));
   }
-  const std::unique_ptr<ExtentCursor> cursor = MakeChangeMapCursor(map);
+  const std::unique_ptr<ExtentCursor> cursor = MakeBorrowedChangeMapCursor(map);
   return ChangeMap::FromCursor(*cursor, granularity);
 }
 
@@ -264,7 +264,6 @@ absl::Status ChangeMap::Toggle(const ChangeMapView& other) {
 
 absl::Status ChangeMap::Replace(absl::StatusOr<ChangeMap> result) {
   if (!result.ok()) return result.status();
-  storage_ = std::move(result->storage_);
   view_ = std::move(result->view_);
   return absl::OkStatus();
 }

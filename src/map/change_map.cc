@@ -50,14 +50,14 @@ bool SameBlocks(const Container& a, const Container& b) noexcept {
 
 }  // namespace
 
-absl::StatusOr<ChangeMap> ChangeMapAccess::FromBytes(std::shared_ptr<const void> storage,
+absl::StatusOr<ChangeMap> ChangeMapAccess::FromBytes(std::shared_ptr<const void> owner,
                                                      std::span<const uint8_t> bytes,
                                                      const VolumeGeometry& geometry) {
-  absl::StatusOr<ChangeMapView> view = ChangeMapView::Create(bytes, geometry);
-  if (!view.ok()) return view.status();
+  absl::StatusOr<std::shared_ptr<PortableIndex>> index = CheckedIndex(bytes, geometry);
+  if (!index.ok()) return index.status();
+  (*index)->Keep(std::move(owner));
   ChangeMap map;
-  map.storage_ = std::move(storage);
-  map.view_ = *std::move(view);
+  map.view_ = ChangeMapView(*std::move(index), geometry);
   return map;
 }
 
@@ -238,6 +238,11 @@ absl::StatusOr<ChangeMap> ChangeMap::FromPortable64(std::span<const uint8_t> byt
   auto storage = std::make_shared<const std::vector<uint8_t>>(bytes.begin(), bytes.end());
   const std::span<const uint8_t> copy = *storage;
   return ChangeMapAccess::FromBytes(std::move(storage), copy, geometry);
+}
+
+absl::StatusOr<ChangeMap> ChangeMap::KeepPortable64(SharedBytes bytes,
+                                                    const VolumeGeometry& geometry) {
+  return ChangeMapAccess::FromBytes(bytes.owner(), bytes.bytes(), geometry);
 }
 
 absl::StatusOr<ChangeMap> ChangeMap::FromPortable32(std::span<const uint8_t> bytes,

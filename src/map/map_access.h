@@ -24,8 +24,8 @@ class ChangeMapAccess {
     return map.index_;
   }
 
-  // A map over `bytes`, which `storage` keeps alive, after full validation.
-  static absl::StatusOr<ChangeMap> FromBytes(std::shared_ptr<const void> storage,
+  // A map over `bytes`, which `owner` keeps alive, after full validation.
+  static absl::StatusOr<ChangeMap> FromBytes(std::shared_ptr<const void> owner,
                                              std::span<const uint8_t> bytes,
                                              const VolumeGeometry& geometry);
 
@@ -33,7 +33,10 @@ class ChangeMapAccess {
   static absl::StatusOr<ChangeMap> FromWriter(absl::StatusOr<std::vector<uint8_t>> bytes,
                                               const VolumeGeometry& geometry);
 
-  static const std::shared_ptr<const void>& Storage(const ChangeMap& map) { return map.storage_; }
+  // What keeps the bytes of `map`.
+  static const std::shared_ptr<const void>& Owner(const ChangeMap& map) {
+    return map.view_.index_->owner();
+  }
 };
 
 // The union of maps of one granularity, as sets of blocks: a smaller map has no blocks past its

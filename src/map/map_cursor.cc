@@ -22,10 +22,8 @@ constexpr size_t kContainersPerCall = size_t{1} << 14;
 // extent of a stretch is held back, because the next stretch may continue it.
 class MapCursor final : public ExtentCursor {
  public:
-  MapCursor(std::vector<std::shared_ptr<const PortableIndex>> maps, const VolumeGeometry& geometry,
-            std::vector<std::shared_ptr<const void>> storage)
+  MapCursor(std::vector<std::shared_ptr<const PortableIndex>> maps, const VolumeGeometry& geometry)
       : ExtentCursor(geometry),
-        storage_(std::move(storage)),
         merge_(std::move(maps), BlockCount(geometry.capacity, geometry.granularity)),
         sink_(geometry.capacity, geometry.granularity) {}
 
@@ -303,7 +301,6 @@ class MapCursor final : public ExtentCursor {
     return scan.runs;
   }
 
-  const std::vector<std::shared_ptr<const void>> storage_;
   ContainerMerge merge_;
   simd::ExtractRunsFn* const extract_runs_ = simd::ExtractRuns().single;
   simd::ListBlocksFn* const list_blocks_ = simd::ListBlocks().single->list;
@@ -323,9 +320,7 @@ class MapCursor final : public ExtentCursor {
   std::unique_ptr<ContainerWords> words_;
 };
 
-// `storage` keeps the bytes of the maps alive; empty if the caller does.
-absl::StatusOr<std::unique_ptr<ExtentCursor>> UnionOf(
-    std::span<const ChangeMapView> maps, std::vector<std::shared_ptr<const void>> storage) {
+absl::StatusOr<std::unique_ptr<ExtentCursor>> UnionOf(std::span<const ChangeMapView> maps) {
   if (maps.empty()) return absl::InvalidArgumentError("union: no maps");
   std::vector<std::shared_ptr<const PortableIndex>> indexes;
   for (const ChangeMapView& map : maps) {
@@ -334,34 +329,31 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> UnionOf(
     }
     indexes.push_back(ChangeMapAccess::Index(map));
   }
-  return MakeContainerCursor(std::move(indexes), maps.front().geometry(), std::move(storage));
+  return MakeContainerCursor(std::move(indexes), maps.front().geometry());
 }
 
 }  // namespace
 
 std::unique_ptr<ExtentCursor> MakeContainerCursor(
-    std::vector<std::shared_ptr<const PortableIndex>> maps, const VolumeGeometry& geometry,
-    std::vector<std::shared_ptr<const void>> storage) {
-  return std::make_unique<MapCursor>(std::move(maps), geometry, std::move(storage));
+    std::vector<std::shared_ptr<const PortableIndex>> maps, const VolumeGeometry& geometry) {
+  return std::make_unique<MapCursor>(std::move(maps), geometry);
 }
 
 std::unique_ptr<ExtentCursor> MakeChangeMapCursor(const ChangeMap& map) {
-  return MakeContainerCursor({ChangeMapAccess::Index(map)}, map->geometry(),
-                             {ChangeMapAccess::Storage(map)});
+  return MakeBorrowedChangeMapCursor(map.view());  // which keeps the map's bytes
 }
 
-std::unique_ptr<ExtentCursor> MakeChangeMapCursor(const ChangeMapView& map) {
-  return MakeContainerCursor({ChangeMapAccess::Index(map)}, map.geometry(), {});
+std::unique_ptr<ExtentCursor> MakeBorrowedChangeMapCursor(const ChangeMapView& map) {
+  return MakeContainerCursor({ChangeMapAccess::Index(map)}, map.geometry());
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeUnionCursor(std::span<const ChangeMap> maps) {
-  std::vector<std::shared_ptr<const void>> storage;
-  for (const ChangeMap& map : maps) storage.push_back(ChangeMapAccess::Storage(map));
-  return UnionOf(std::vector<ChangeMapView>(maps.begin(), maps.end()), std::move(storage));
+  return UnionOf(std::vector<ChangeMapView>(maps.begin(), maps.end()));
 }
 
-absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeUnionCursor(std::span<const ChangeMapView> maps) {
-  return UnionOf(maps, {});
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeBorrowedUnionCursor(
+    std::span<const ChangeMapView> maps) {
+  return UnionOf(maps);
 }
 
 }  // namespace cbt

@@ -11,11 +11,9 @@
 
 namespace cbt {
 
-// `maps` hold blocks of the geometry's granularity; those past its capacity are dropped. The cursor
-// keeps `storage` alive.
+// `maps` hold blocks of the geometry's granularity; those past its capacity are dropped.
 std::unique_ptr<ExtentCursor> MakeContainerCursor(
-    std::vector<std::shared_ptr<const PortableIndex>> maps, const VolumeGeometry& geometry,
-    std::vector<std::shared_ptr<const void>> storage);
+    std::vector<std::shared_ptr<const PortableIndex>> maps, const VolumeGeometry& geometry);
 
 }  // namespace cbt
 

@@ -348,7 +348,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> OpenChangeMapCursor(const std::str
 }
 
 std::unique_ptr<ExtentCursor> MakeLazyMapCursor(const LazyMap& map) {
-  return WhileUnchanged(MakeContainerCursor({map.index}, map.header.geometry, {}), {map.storage});
+  return WhileUnchanged(MakeContainerCursor({map.index}, map.header.geometry), {map.storage});
 }
 
 }  // namespace cbt

@@ -30,17 +30,21 @@ class ByteGuard {
 
 class PortableIndex {
  public:
-  // Reads the tables of `bytes`, which must outlive the index, and checks them: sizes, order of the
-  // keys, exact offsets, no block at or past `block_count`. Load() checks the contents of a
-  // container, CheckAll() those of all. `guard`: called before bytes are read; null: they are in
-  // memory and don't change. `where` prefixes every message. Errors: INVALID_ARGUMENT for a block
-  // past the end, DATA_LOSS with offset and reason.
+  // Reads the tables of `bytes`, which must outlive the index (see Keep()), and checks them: sizes,
+  // order of the keys, exact offsets, no block at or past `block_count`. Load() checks the contents
+  // of a container, CheckAll() those of all. `guard`: called before bytes are read; null: they are
+  // in memory and don't change. `where` prefixes every message. Errors: INVALID_ARGUMENT for a
+  // block past the end, DATA_LOSS with offset and reason.
   static absl::StatusOr<std::shared_ptr<PortableIndex>> Parse(
       std::span<const uint8_t> bytes, uint64_t block_count,
       std::shared_ptr<const ByteGuard> guard = nullptr, std::string where = {});
 
   // Checks every container; Get() may be used afterwards.
   absl::Status CheckAll();
+
+  // Makes the index keep what its bytes lie in.
+  void Keep(std::shared_ptr<const void> owner) noexcept { owner_ = std::move(owner); }
+  const std::shared_ptr<const void>& owner() const noexcept { return owner_; }
 
   std::span<const uint8_t> bytes() const noexcept { return bytes_; }
   // Containers, numbered in ascending order of their keys, and the sum of their cardinalities.
@@ -109,6 +113,7 @@ class PortableIndex {
   uint32_t CardinalityAt(const Group& group, size_t index) const noexcept;
   Container At(const Group& group, size_t index) const noexcept;
 
+  std::shared_ptr<const void> owner_;  // of the bytes; empty if the caller keeps them
   std::span<const uint8_t> bytes_;
   uint64_t block_count_;
   std::shared_ptr<const ByteGuard> guard_;

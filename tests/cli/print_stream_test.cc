@@ -115,6 +115,33 @@ TEST(PrintStreamTest, PrintsNothingWhenTheFirstStepFails) {
   }
 }
 
+TEST(PrintStreamTest, LDEveryHeadSaysWhatTheAnswerIsAbout) {
+  const auto print = [](Format format, const AnswerSource& source) {
+    return Captured([&] {
+      BreakingCursor cursor(kMiB, {{0, 4096}, {8192, 8192}}, absl::OkStatus());
+      PrintOptions options;
+      options.source = source;
+      options.stream.format = format;
+      options.stream.max_results = 1;
+      EXPECT_OK(PrintStream(cursor, options));
+    });
+  };
+  const AnswerSource source = {"v/\"mon\"", "v/tue,2", "af01"};
+  const std::string names =
+      ",\"base\":\"v/\\\"mon\\\"\",\"snapshot\":\"v/tue,2\",\"source_version\":\"af01\"";
+  EXPECT_THAT(print(Format::kNdjson, source),
+              testing::StartsWith(kHeader + names + "}\n" + kFirst + "\n"));
+  const std::string object = kHeader + names + ",\"block_metadata\":[";
+  EXPECT_THAT(print(Format::kJson, source),
+              testing::StartsWith(object + kFirst + "]}\n" + object + kSecond + "],"));
+  EXPECT_THAT(print(Format::kCsv, source),
+              testing::StartsWith("byte_offset,size_bytes\ncapacity,1048576\n"
+                                  "base,\"v/\"\"mon\"\"\"\nsnapshot,\"v/tue,2\"\n"
+                                  "source_version,af01\n0,4096\n"));
+  EXPECT_THAT(print(Format::kNdjson, {"", "s", ""}),
+              testing::StartsWith(std::string(kHeader) + ",\"snapshot\":\"s\"}\n"));
+}
+
 TEST(PrintStreamTest, Ndjson) {
   const std::string body = std::string(kHeader) + "}\n" + kFirst + "\n" + kSecond + "\n";
   const Printed whole = Print(Format::kNdjson, kTwo, absl::OkStatus());
@@ -132,7 +159,7 @@ TEST(PrintStreamTest, Ndjson) {
 }
 
 TEST(PrintStreamTest, Csv) {
-  const std::string body = "byte_offset,size_bytes\n0,4096\n8192,8192\n";
+  const std::string body = "byte_offset,size_bytes\ncapacity,1048576\n0,4096\n8192,8192\n";
   EXPECT_EQ(Print(Format::kCsv, kTwo, absl::OkStatus()).text, body + "complete,2\n");
   EXPECT_EQ(Print(Format::kCsv, kTwo, Broken()).text,
             body + "error,\"vol\"\"1\"\": \xff?lost, really\"\n");

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -10,6 +11,7 @@ import stat
 import subprocess
 import threading
 import time
+import unittest
 
 import support
 from support import parse_json, parse_ndjson
@@ -56,17 +58,89 @@ class Answers(ServeTest):
                 for start in [0, 1, 4096, 299999, 300000, random.randrange(300001)]:
                     expected = self.ok("delta", base, target, *decided, "--starting-offset", start)
                     place = ["--starting-offset", start]
-                    self.assertEqual(self.ok("list", self.address, *pair, *place), expected)
-                    self.assertEqual(self.ok("list", self.address, *pair, *place, "--max-results",
+                    self.assertEqual(self.listed(self.address, *pair, *place), expected)
+                    self.assertEqual(self.listed(self.address, *pair, *place, "--max-results",
                                              random.choice([1, 3, 1000])), expected)
                 self.assertEqual(
-                    self.ok("list", self.address, "--snapshot", "vol1/tue"),
+                    self.listed(self.address, "--snapshot", "vol1/tue"),
                     self.ok("allocated", target, *decided))
                 for form in ["json", "csv", "table"]:
                     self.assertEqual(
-                        self.ok("list", self.address, *pair, "--format", form),
+                        self.listed(self.address, *pair, "--format", form),
                         self.ok("delta", base, target, *decided, "--format", form))
                 self.stop(server)
+
+    def version_of(self, text):
+        """The version of the data in the head of an answer, in any format; None without one."""
+        found = re.search(r'"source_version":"([^"]+)"|(?m:^source_version,(.+)$)', text)
+        return found and (found.group(1) or found.group(2))
+
+    def test_ld_a_part_names_its_data_and_is_not_joined_with_another_ones(self):
+        self.image("vol1/mon.img", bytes(300000))
+        target = self.image("vol1/tue.img", b"t" * 300000)
+        self.image("other", b"o" * 300000)
+        server = self.start("--style", "blocks")
+        pair = ["--base", "vol1/mon", "--snapshot", "vol1/tue"]
+        versions = set()
+        for form in (["ndjson"], ["json"], ["json", "--max-results", "7"], ["csv"]):
+            text = self.ok("list", self.address, *pair, "--format", *form)
+            heads = len(parse_json(text)[3]) if form[0] == "json" else 1
+            for name, value in (("base", "vol1/mon"), ("snapshot", "vol1/tue")):
+                expected = f"\n{name},{value}\n" if form[0] == "csv" else f'"{name}":"{value}"'
+                self.assertEqual(text.count(expected), heads, text[:300])
+            versions.add(self.version_of(text))
+            self.assertIn("capacity", text.splitlines()[1 if form[0] == "csv" else 0])
+        self.assertEqual(len(versions), 1, versions)
+        version = versions.pop()
+        # The first part of a script; the second one names the version that it continues.
+        whole = self.ok("list", self.address, *pair, "--source-version", version)
+        place = ["--starting-offset", 40 * 4096, "--source-version", version]
+        rest = self.ok("list", self.address, *pair, *place)
+        self.assertEqual(parse_ndjson(whole)[2], parse_ndjson(whole)[2][:40] + parse_ndjson(rest)[2])
+        # Another snapshot, another base, and other data under the same name are refused.
+        for options in ([*place[2:], "--snapshot", "vol1/mon"], ["--snapshot", "vol1/tue", *place]):
+            self.assertIn("start again from 0", self.fails(3, "list", self.address, *options))
+        os.rename(self.path("root/other"), target)
+        for form in ("ndjson", "json", "csv", "table"):
+            done = support.run("list", self.address, *pair, *place, "--format", form)
+            self.assertEqual((done.code, done.stdout), (3, ""), done)
+            self.assertIn("start again from 0", done.stderr)
+        self.assertNotEqual(self.version_of(self.ok("list", self.address, *pair)), version)
+        for options in (["--source-version", ""], ["--source-version", version, "--object"],
+                        ["--source-version", version, "--fallback", "1M"]):
+            self.fails(2, "list", self.address, *pair, *options)
+        self.stop(server)
+
+    @unittest.skipIf(shutil.which("qemu-nbd") is None, "not installed: qemu-nbd")
+    def test_lc_what_is_known_by_its_address_alone_is_not_proven(self):
+        image = self.image("vol1/.data", b"x" * 65536)
+        place = self.path("nbd")
+        with open(os.path.join(self.root, "vol1", "nbd.source"), "w", encoding="utf-8") as file:
+            file.write(f"target tue\nfrom nbd\naddress nbd+unix:///?socket={place}\n")
+        export = subprocess.Popen(["qemu-nbd", "-r", "-t", "-k", place, "-f", "raw", image],
+                                  stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(export.wait)
+        self.addCleanup(export.kill)
+        while not os.path.exists(place):
+            self.assertIsNone(export.poll())
+            time.sleep(0.01)
+        server = self.start("--allow-source", place)
+        relayed = self.start_server("relay.log", "relay", "--plugin", self.address, "--listen",
+                                    f"unix://{self.path('relay')}", "--api", "csi")
+        for address in (self.address, relayed.address):
+            ask = ["list", address, "--snapshot", "vol1/tue"]
+            text = self.ok(*ask)
+            if "libnbd" in text:
+                self.skipTest("built without libnbd")
+            self.assertEqual(parse_ndjson(text)[2], [(0, 65536)])
+            self.assertIsNone(self.version_of(text), text)
+            done = support.run(*ask, "--prove")
+            self.assertEqual((done.code, done.stdout), (2, ""), done)
+            self.assertIn("serve an image file or a change map", done.stderr)
+            # A version of another source is refused, too.
+            self.fails(3, *ask, "--source-version", "0" * 32)
+        self.stop(relayed)
+        self.stop(server)
 
     def test_attack_q_sources_hold_no_thread_and_reach_nothing_outside(self):
         """A pipe named by a source blocked a thread of the service per stream: four streams blocked
@@ -155,15 +229,15 @@ class Answers(ServeTest):
                            ["--style", "blocks"],
                            ["--style", "blocks", "--block-size", "8K"],
                            ["--style", "extents", "--block-size", "8K"]):
-                self.assertEqual(self.ok("list", self.address, *pair, *wanted),
+                self.assertEqual(self.listed(self.address, *pair, *wanted),
                                  self.ok("delta", base, target, *wanted))
             # Only the requested size changes: the granularity stays the server's.
             self.assertEqual(
-                self.ok("list", self.address, *pair, "--style", "extents"),
+                self.listed(self.address, *pair, "--style", "extents"),
                 self.ok("delta", base, target, "--block-size", "512"))
             # The style stays too if only the block size is given.
             self.assertEqual(
-                self.ok("list", self.address, *pair, "--block-size", "8K"),
+                self.listed(self.address, *pair, "--block-size", "8K"),
                 self.ok("delta", base, target, "--style", style, "--block-size", "8K"))
             self.stop(server)
 
@@ -172,7 +246,7 @@ class Answers(ServeTest):
         self.start("--block-size", 512)
         pair = ["--base", "vol1/a", "--snapshot", "vol1/b"]
         expected = self.ok("delta", base, target, "--block-size", 512)
-        self.assertEqual(self.ok("list", self.address, *pair), expected)
+        self.assertEqual(self.listed(self.address, *pair), expected)
         groups = parse_json(self.ok("list", self.address, *pair, "--format", "json",
                                     "--max-results", 1000))
         self.assertEqual(groups[:3], parse_ndjson(expected))
@@ -180,7 +254,7 @@ class Answers(ServeTest):
         # The rest of a stream that its reader cut.
         lines = expected.splitlines()
         offset, size = parse_ndjson(expected)[2][5000]
-        rest = self.ok("list", self.address, *pair, "--starting-offset", offset + size)
+        rest = self.listed(self.address, *pair, "--starting-offset", offset + size)
         rest = rest.splitlines()
         self.assertEqual(rest[:-1], [lines[0], *lines[5002:-1]])
         self.assertEqual(json.loads(rest[-1])["starting_offset"], offset + size)

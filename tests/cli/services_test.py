@@ -91,8 +91,8 @@ class Contracts(ServicesTest):
             for address in [server.address, relay.address]:
                 for api in ["csi", "kubernetes", "session", "paged"]:
                     pair = self.pair(api, delta)
-                    self.assertEqual(self.ok("list", address, *pair), expected, (address, api))
-                    self.assertEqual(self.ok("list", address, *pair, "--max-results", 3), expected)
+                    self.assertEqual(self.listed(address, *pair), expected, (address, api))
+                    self.assertEqual(self.listed(address, *pair, "--max-results", 3), expected)
                     if api != "paged":
                         self.ok("list", address, *pair, "--prove")
         # Pages carry no proof.

@@ -51,7 +51,7 @@ def parse_ndjson(text):
     assert text.endswith("\n"), text[-100:]
     lines = text.splitlines()
     header = json.loads(lines[0])
-    assert set(header) == {"block_metadata_type", "volume_capacity_bytes"}, header
+    assert set(header) - {"base", "snapshot", "source_version"} == {"block_metadata_type", "volume_capacity_bytes"}, header
     found = []
     for line in lines[1:-1]:
         entry = json.loads(line)
@@ -67,7 +67,8 @@ def parse_json(text):
     lines = text.splitlines()
     for number, line in enumerate(lines):
         message = json.loads(line)
-        heads.add((message.pop("block_metadata_type"), message.pop("volume_capacity_bytes")))
+        heads.add((message.pop("block_metadata_type"), message.pop("volume_capacity_bytes"),
+                   *(message.pop(key, None) for key in ("base", "snapshot", "source_version"))))
         entries = [(t["byte_offset"], t["size_bytes"]) for t in message.pop("block_metadata")]
         found += entries
         groups.append(len(entries))
@@ -76,8 +77,14 @@ def parse_json(text):
         else:
             assert not message, message
     assert len(heads) == 1, heads
-    kind, capacity = heads.pop()
+    kind, capacity, *_ = heads.pop()
     return kind, capacity, found, groups
+
+
+def plain(text):
+    """An answer without what its head says about its source: base, snapshot and source_version."""
+    text = re.sub(r',"(?:base|snapshot|source_version)":"[^"]*"', "", text)
+    return re.sub(r"(?m)^(?:base|snapshot|source_version),.*\n", "", text)
 
 
 def own(stderr):
@@ -89,6 +96,8 @@ def parse_csv(text):
     assert text.endswith("\n"), text[-100:]
     lines = text.splitlines()
     assert lines[0] == "byte_offset,size_bytes", lines[0]
+    while lines[1].split(",")[0] in ("capacity", "base", "snapshot", "source_version"):
+        del lines[1]
     while lines[-2].split(",")[0] in ("starting_offset", "ending_offset"):
         del lines[-2]
     assert lines[-1] == f"complete,{len(lines) - 2}", lines[-1]
@@ -117,6 +126,10 @@ class CbtTest(unittest.TestCase):
                     file.seek(begin)
                     file.write(page)
         return path
+
+    def listed(self, *command):
+        """What `cbt list` prints, without the names of its source, for comparison with files."""
+        return plain(self.ok("list", *command))
 
     def start_server(self, log, *command, stdout=subprocess.DEVNULL, **popen):
         """Starts this `cbt` command and returns it with the address that it reports by --ready-

@@ -263,6 +263,20 @@ class Consumer:
             _, log = self.configure(["grpc"], "-DCMAKE_DISABLE_FIND_PACKAGE_gRPC=ON", expect_failure=True)
             expect("component grpc: it needs gRPC" in log, log)
 
+    def lifetime(self):
+        """What would leave a cursor without its bytes does not compile, and says why."""
+        directory = self.only("cbt-core.pc").parent
+        environment = dict(os.environ, PKG_CONFIG_PATH=str(directory))
+        words = run("pkg-config", "--cflags", "cbt-core", env=environment).split()
+        source = self.project / "dangling.cc"
+        cases = [int(number) for number in re.findall(r"CASE == (\d+)", source.read_text())]
+        expect(cases == list(range(12)), f"every case is tried: {cases}")
+        for number in cases:
+            log = run(self.compiler, "-std=c++20", "-fsyntax-only", "-Wall", "-Werror", f"-DCASE={number}", source,
+                      *words, expect_failure=number > 0)
+            expect(number == 0 or re.search("deleted|no matching function|could not convert|cannot convert", log),
+                   f"case {number} fails for its reason: {log}")
+
     def pkgconfig(self):
         """The same programs with a compiler and pkg-config, with all warnings."""
         directory = self.only("cbt-core.pc").parent
@@ -298,7 +312,7 @@ class Consumer:
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("check", choices=["install", "core", "all", "grpc", "roaring", "kube", "missing", "pkgconfig",
+    parser.add_argument("check", choices=["install", "core", "all", "grpc", "roaring", "kube", "missing", "pkgconfig", "lifetime",
                                           "embedded"])
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--source", type=pathlib.Path, required=True)

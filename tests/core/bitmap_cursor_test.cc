@@ -77,36 +77,39 @@ TEST(BitmapViewTest, RefusesBytesThatAreTooShort) {
 TEST(BitmapCursorTest, RefusesABitmapThatDoesNotCoverTheVolume) {
   const uint8_t bytes[8] = {};
   ASSERT_OK_AND_ASSIGN(const auto view, BitmapView::Create(bytes, 0, 10));
-  EXPECT_OK(MakeBitmapCursor(view, {.capacity = 37, .granularity = 4}));
-  EXPECT_EQ(MakeBitmapCursor(view, {.capacity = 41, .granularity = 4}).status().code(),
+  EXPECT_OK(MakeBorrowedBitmapCursor(view, {.capacity = 37, .granularity = 4}));
+  EXPECT_EQ(MakeBorrowedBitmapCursor(view, {.capacity = 41, .granularity = 4}).status().code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(MakeBitmapCursor(view, {.capacity = 36, .granularity = 4}).status().code(),
+  EXPECT_EQ(MakeBorrowedBitmapCursor(view, {.capacity = 36, .granularity = 4}).status().code(),
             absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(MakeBitmapCursor(view, {.capacity = 40, .granularity = 0}).status().code(),
+  EXPECT_EQ(MakeBorrowedBitmapCursor(view, {.capacity = 40, .granularity = 0}).status().code(),
             absl::StatusCode::kInvalidArgument);
   ASSERT_OK_AND_ASSIGN(const auto shorter, BitmapView::Create(bytes, 0, 9));
   EXPECT_FALSE(
-      MakeBitmapCursor(view, shorter, BitmapOp::kXor, {.capacity = 40, .granularity = 4}).ok());
+      MakeBorrowedBitmapCursor(view, shorter, BitmapOp::kXor, {.capacity = 40, .granularity = 4})
+          .ok());
   EXPECT_FALSE(
-      MakeBitmapCursor(shorter, view, BitmapOp::kXor, {.capacity = 40, .granularity = 4}).ok());
+      MakeBorrowedBitmapCursor(shorter, view, BitmapOp::kXor, {.capacity = 40, .granularity = 4})
+          .ok());
 }
 
 TEST(BitmapCursorTest, RefusesAnOperationThatThereIsNot) {
   const uint8_t bytes[1] = {};
   ASSERT_OK_AND_ASSIGN(const auto view, BitmapView::Create(bytes, 0, 8));
   for (const int op : {-1, 4, 255}) {
-    EXPECT_EQ(
-        MakeBitmapCursor(view, view, static_cast<BitmapOp>(op), {.capacity = 8, .granularity = 1})
-            .status(),
-        absl::InvalidArgumentError("unknown bitmap operation"));
+    EXPECT_EQ(MakeBorrowedBitmapCursor(view, view, static_cast<BitmapOp>(op),
+                                       {.capacity = 8, .granularity = 1})
+                  .status(),
+              absl::InvalidArgumentError("unknown bitmap operation"));
   }
 }
 
 TEST(BitmapCursorTest, E7LargestGranularityDoesNotWrap) {
   const uint8_t bytes[1] = {3};
   ASSERT_OK_AND_ASSIGN(
-      auto cursor, MakeBitmapCursor(ValueOf(BitmapView::Create(bytes, 0, 2)),
-                                    {.capacity = kMaxCapacity, .granularity = kMaxGranularity}));
+      auto cursor,
+      MakeBorrowedBitmapCursor(ValueOf(BitmapView::Create(bytes, 0, 2)),
+                               {.capacity = kMaxCapacity, .granularity = kMaxGranularity}));
   EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{0, kMaxCapacity}}));
   EXPECT_EQ(ValueOf(test::DrainFrom(*cursor, kMaxGranularity)),
             (Ranges{{kMaxGranularity, kMaxCapacity - kMaxGranularity}}));
@@ -119,13 +122,13 @@ TEST(BitmapCursorTest, E9FullVolumeIsOneExtentAndE8EmptyOneNone) {
     ASSERT_OK_AND_ASSIGN(const auto full, BitmapView::Create(ones, 0, blocks));
     ASSERT_OK_AND_ASSIGN(const auto empty, BitmapView::Create(zeros, 0, blocks));
     const uint64_t capacity = blocks * 512 - 1;
-    EXPECT_EQ(ValueOf(test::Drain(
-                  *ValueOf(MakeBitmapCursor(full, {.capacity = capacity, .granularity = 512})))),
+    EXPECT_EQ(ValueOf(test::Drain(*ValueOf(
+                  MakeBorrowedBitmapCursor(full, {.capacity = capacity, .granularity = 512})))),
               (Ranges{{0, capacity}}));
-    EXPECT_EQ(ValueOf(test::Drain(
-                  *ValueOf(MakeBitmapCursor(empty, {.capacity = capacity, .granularity = 512})))),
+    EXPECT_EQ(ValueOf(test::Drain(*ValueOf(
+                  MakeBorrowedBitmapCursor(empty, {.capacity = capacity, .granularity = 512})))),
               Ranges{});
-    EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeBitmapCursor(
+    EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeBorrowedBitmapCursor(
                   full, full, BitmapOp::kXor, {.capacity = capacity, .granularity = 512})))),
               Ranges{});
   }
@@ -137,8 +140,8 @@ TEST(BitmapCursorTest, HandsOnAlternatingBlocksInBatchesOfAnySize) {
   for (size_t i = 0; i < bits.size(); i += 2) bits[i] = true;
   const auto bytes = Pack(bits, 0, 1);
   ASSERT_OK_AND_ASSIGN(auto cursor,
-                       MakeBitmapCursor(ValueOf(BitmapView::Create(bytes, 0, bits.size())),
-                                        {.capacity = bits.size(), .granularity = 1}));
+                       MakeBorrowedBitmapCursor(ValueOf(BitmapView::Create(bytes, 0, bits.size())),
+                                                {.capacity = bits.size(), .granularity = 1}));
   const Ranges want = reference::RunsOf(bits);
   for (size_t batch = 1; batch < 70; ++batch) {
     ASSERT_EQ(ValueOf(test::DrainFrom(*cursor, 0, batch)), want) << batch;
@@ -159,8 +162,8 @@ TEST(BitmapCursorTest, ReadsNoByteOutsideTheView) {
       std::copy(bytes.begin(), bytes.end(), memory.data());
       ASSERT_OK_AND_ASSIGN(const auto view,
                            BitmapView::Create({memory.data(), bytes.size()}, first, count, format));
-      ASSERT_EQ(ValueOf(test::Drain(
-                    *ValueOf(MakeBitmapCursor(view, {.capacity = count, .granularity = 1})))),
+      ASSERT_EQ(ValueOf(test::Drain(*ValueOf(
+                    MakeBorrowedBitmapCursor(view, {.capacity = count, .granularity = 1})))),
                 reference::RunsOf(bits))
           << count << " bits from bit " << first;
     }
@@ -179,8 +182,8 @@ TEST(BitmapCursorTest, E7CrossesTheBordersOfThirtyTwoBits) {
   for (const uint64_t bit : {border - 1, border, border + 1, kBlocks - 1}) {
     bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] | 1u << (bit % 8));
   }
-  ASSERT_OK_AND_ASSIGN(auto cursor,
-                       MakeBitmapCursor(ValueOf(BitmapView::Create({bytes, kBytes}, 0, kBlocks)),
+  ASSERT_OK_AND_ASSIGN(auto cursor, MakeBorrowedBitmapCursor(
+                                        ValueOf(BitmapView::Create({bytes, kBytes}, 0, kBlocks)),
                                         {.capacity = kBlocks * 4096, .granularity = 4096}));
   // Seek is O(1): it reads nothing before the position.
   EXPECT_EQ(ValueOf(test::DrainFrom(*cursor, (border - 100'000) * 4096 + 17, 3)),
@@ -234,8 +237,8 @@ RC_GTEST_PROP(BitmapCursorProperty, MatchesBitByBitFromEveryOffset, ()) {
     std::vector<bool> combined(blocks);
     for (size_t i = 0; i < blocks; ++i) combined[i] = operation.bit(a[i], b[i]);
     const Ranges full = ExtentsOf(combined, capacity, granularity);
-    auto cursor = ValueOf(MakeBitmapCursor(view_a, view_b, operation.op,
-                                           {.capacity = capacity, .granularity = granularity}));
+    auto cursor = ValueOf(MakeBorrowedBitmapCursor(
+        view_a, view_b, operation.op, {.capacity = capacity, .granularity = granularity}));
     RC_ASSERT(ValueOf(test::Drain(*cursor, batch)) == full);
     for (int i = 0; i < 30; ++i) {
       const uint64_t offset = random() % (capacity + 1);
@@ -245,7 +248,7 @@ RC_GTEST_PROP(BitmapCursorProperty, MatchesBitByBitFromEveryOffset, ()) {
     }
   }
   auto single =
-      ValueOf(MakeBitmapCursor(view_a, {.capacity = capacity, .granularity = granularity}));
+      ValueOf(MakeBorrowedBitmapCursor(view_a, {.capacity = capacity, .granularity = granularity}));
   RC_ASSERT(ValueOf(test::Drain(*single, batch)) == ExtentsOf(a, capacity, granularity));
 }
 
@@ -277,8 +280,8 @@ RC_GTEST_PROP(BitmapCountsProperty, MatchBitByBitInEveryRange, ()) {
     }
     const uint64_t offset = random() % (capacity + 1);
     uint64_t want = 0;
-    auto cursor = ValueOf(MakeBitmapCursor(view_a, view_b, operation.op,
-                                           {.capacity = capacity, .granularity = granularity}));
+    auto cursor = ValueOf(MakeBorrowedBitmapCursor(
+        view_a, view_b, operation.op, {.capacity = capacity, .granularity = granularity}));
     const Ranges rest = ValueOf(test::DrainFrom(*cursor, offset));
     for (const auto& [begin, length] : rest) want += length;
     RC_ASSERT(ValueOf(BytesToCome(view_a, view_b, operation.op,
@@ -308,8 +311,8 @@ TEST(BitmapCursorTest, ACallScansAPartOfAQuietBitmap) {
   const std::vector<uint8_t> bytes(20 << 20);
   const VolumeGeometry geometry{.capacity = bytes.size() * 8 * 4096, .granularity = 4096};
   for (const uint64_t block_size : {0u, 4096u, 65536u}) {
-    auto cursor = ValueOf(
-        MakeBitmapCursor(ValueOf(BitmapView::Create(bytes, 0, bytes.size() * 8)), geometry));
+    auto cursor = ValueOf(MakeBorrowedBitmapCursor(
+        ValueOf(BitmapView::Create(bytes, 0, bytes.size() * 8)), geometry));
     if (block_size != 0) cursor = ValueOf(ToBlocks(std::move(cursor), block_size));
     ExtentBatch batch;
     for (uint64_t before = 0; before < geometry.capacity; before = cursor->covered()) {

@@ -37,24 +37,24 @@ Ranges Expected(std::span<const uint8_t> a, std::span<const uint8_t> b, size_t b
 TEST(MemoryCursorTest, RefusesWhatItCannotCompare) {
   const uint8_t bytes[1024] = {};
   MemoryOptions options;
-  EXPECT_OK(MakeMemoryDeltaCursor(bytes, bytes));
-  EXPECT_FALSE(MakeMemoryDeltaCursor({bytes, 1023}, bytes).ok());
-  EXPECT_FALSE(MakeMemoryDeltaCursor(bytes, {bytes, 1023}).ok());
+  EXPECT_OK(MakeBorrowedMemoryDeltaCursor(bytes, bytes));
+  EXPECT_FALSE(MakeBorrowedMemoryDeltaCursor({bytes, 1023}, bytes).ok());
+  EXPECT_FALSE(MakeBorrowedMemoryDeltaCursor(bytes, {bytes, 1023}).ok());
   for (const uint64_t block_size : {uint64_t{0}, uint64_t{511}, kMaxMemoryBlockSize + 1}) {
     options.block_size = block_size;
-    EXPECT_FALSE(MakeMemoryDeltaCursor(bytes, bytes, options).ok());
-    EXPECT_FALSE(MakeMemoryAllocationCursor(bytes, options).ok());
+    EXPECT_FALSE(MakeBorrowedMemoryDeltaCursor(bytes, bytes, options).ok());
+    EXPECT_FALSE(MakeBorrowedMemoryAllocationCursor(bytes, options).ok());
   }
   for (const uint64_t block_size : {kMinMemoryBlockSize, kMaxMemoryBlockSize}) {
     options.block_size = block_size;
-    EXPECT_OK(MakeMemoryDeltaCursor(bytes, bytes, options));
-    EXPECT_OK(MakeMemoryAllocationCursor(bytes, options));
+    EXPECT_OK(MakeBorrowedMemoryDeltaCursor(bytes, bytes, options));
+    EXPECT_OK(MakeBorrowedMemoryAllocationCursor(bytes, options));
   }
 }
 
 TEST(MemoryCursorTest, E8NothingHasNoExtents) {
-  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeMemoryDeltaCursor({}, {})))), Ranges{});
-  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeMemoryAllocationCursor({})))), Ranges{});
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeBorrowedMemoryDeltaCursor({}, {})))), Ranges{});
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeBorrowedMemoryAllocationCursor({})))), Ranges{});
 }
 
 // Every byte of a block counts, in a partial last block too. No byte past the end is read.
@@ -69,10 +69,11 @@ TEST(MemoryCursorTest, FindsEverySingleByte) {
     const uint64_t begin = i / 520 * 520;
     const Ranges want = {{begin, std::min<uint64_t>(520, kBytes - begin)}};
     const std::span<const uint8_t> changed(target.data(), kBytes);
-    ASSERT_EQ(ValueOf(test::Drain(
-                  *ValueOf(MakeMemoryDeltaCursor({base.data(), kBytes}, changed, options)))),
+    ASSERT_EQ(ValueOf(test::Drain(*ValueOf(
+                  MakeBorrowedMemoryDeltaCursor({base.data(), kBytes}, changed, options)))),
               want);
-    ASSERT_EQ(ValueOf(test::Drain(*ValueOf(MakeMemoryAllocationCursor(changed, options)))), want);
+    ASSERT_EQ(ValueOf(test::Drain(*ValueOf(MakeBorrowedMemoryAllocationCursor(changed, options)))),
+              want);
     target.data()[i] = 0;
   }
 }
@@ -86,7 +87,7 @@ TEST(MemoryCursorTest, PiecesHoldTheSameBlocksInBatchesOfAnySize) {
   }
   for (const size_t batch : {size_t{1}, size_t{2}, size_t{3}, size_t{1000}}) {
     ASSERT_OK_AND_ASSIGN(const auto cursor,
-                         MakeMemoryAllocationCursor(target, {.block_size = 512}));
+                         MakeBorrowedMemoryAllocationCursor(target, {.block_size = 512}));
     cursor->AllowPieces();
     std::vector<bool> reported(kBlocks);
     ASSERT_OK_AND_ASSIGN(const Ranges pieces, test::Drain(*cursor, batch));
@@ -135,16 +136,16 @@ TEST_F(LargeMemoryTest, PartsOfSeveralThreadsMakeOneStream) {
   ThreadPool pool(2);
   for (const uint64_t block_size : {uint64_t{4096}, uint64_t{65'536}, kMiB}) {
     const MemoryOptions options{.block_size = block_size, .executor = &pool, .parallel = 2};
-    const auto cursor = ValueOf(MakeMemoryDeltaCursor(base_, target_, options));
+    const auto cursor = ValueOf(MakeBorrowedMemoryDeltaCursor(base_, target_, options));
     EXPECT_EQ(ValueOf(test::Drain(*cursor, 16)), Expected(block_size)) << block_size;
-    const auto allocated = ValueOf(MakeMemoryAllocationCursor(target_, options));
+    const auto allocated = ValueOf(MakeBorrowedMemoryAllocationCursor(target_, options));
     EXPECT_EQ(ValueOf(test::Drain(*allocated, 1024)), Expected(block_size)) << block_size;
   }
 }
 
 TEST_F(LargeMemoryTest, WithoutAnExecutorOneThreadDoesTheWork) {
   const auto cursor =
-      ValueOf(MakeMemoryDeltaCursor(base_, target_, {.block_size = 4096, .parallel = 4}));
+      ValueOf(MakeBorrowedMemoryDeltaCursor(base_, target_, {.block_size = 4096, .parallel = 4}));
   EXPECT_EQ(ValueOf(test::Drain(*cursor, 16)), Expected(4096));
 }
 
@@ -169,8 +170,8 @@ RC_GTEST_PROP(MemoryCursorProperty, MatchesByteByByteFromEveryOffset, ()) {
   const std::vector<uint8_t> zeros(bytes, 0);
   for (const bool delta : {true, false}) {
     const Ranges want = Expected(delta ? base : zeros, target, block_size);
-    auto cursor = delta ? ValueOf(MakeMemoryDeltaCursor(base, target, options))
-                        : ValueOf(MakeMemoryAllocationCursor(target, options));
+    auto cursor = delta ? ValueOf(MakeBorrowedMemoryDeltaCursor(base, target, options))
+                        : ValueOf(MakeBorrowedMemoryAllocationCursor(target, options));
     RC_ASSERT(ValueOf(test::Drain(*cursor, batch)) == want);
     for (int i = 0; i < 10; ++i) {
       const uint64_t offset = random() % (bytes + 1);

@@ -53,8 +53,8 @@ ParallelParts SmallParts(const BitmapView& view, uint64_t capacity, uint64_t gra
   ParallelParts parts;
   parts.make = [=](uint64_t end) -> std::unique_ptr<ExtentCursor> {
     const uint64_t blocks = BlockCount(capacity, granularity);
-    auto whole = ValueOf(MakeBitmapCursor(view.Slice(0, blocks),
-                                          {.capacity = capacity, .granularity = granularity}));
+    auto whole = ValueOf(MakeBorrowedBitmapCursor(
+        view.Slice(0, blocks), {.capacity = capacity, .granularity = granularity}));
     return ValueOf(Clip(std::move(whole), 0, end));
   };
   parts.first_blocks = 64;
@@ -73,8 +73,8 @@ RC_GTEST_PROP(ParallelCursorProperty, IsTheSameStreamFromEveryOffset, ()) {
   const auto batch = *rc::gen::element<size_t>(1, 7, ExtentBatch::kDefaultCapacity, 2000);
   const auto bytes = AnyBits(blocks, random);
   const auto view = ValueOf(BitmapView::Create(bytes, 0, blocks));
-  const Ranges want = ValueOf(test::Drain(
-      *ValueOf(MakeBitmapCursor(view, {.capacity = capacity, .granularity = granularity}))));
+  const Ranges want = ValueOf(test::Drain(*ValueOf(
+      MakeBorrowedBitmapCursor(view, {.capacity = capacity, .granularity = granularity}))));
   Executor& executor = **rc::gen::element<Executor*>(&pool, &pool, &pool, &dead);
   auto cursor = MakeParallelCursor(SmallParts(view, capacity, granularity), capacity, granularity,
                                    executor, test::Between<size_t>(2, 5));
@@ -146,15 +146,16 @@ TEST(ParallelCursorTest, ThroughThePublicFactory) {
   ASSERT_OK_AND_ASSIGN(const auto b, BitmapView::Create(target, 0, kBlocks));
   ASSERT_OK_AND_ASSIGN(
       const Ranges want,
-      test::Drain(*ValueOf(MakeBitmapCursor(a, b, BitmapOp::kXor,
-                                            {.capacity = kBlocks * 4096, .granularity = 4096}))));
+      test::Drain(*ValueOf(MakeBorrowedBitmapCursor(
+          a, b, BitmapOp::kXor, {.capacity = kBlocks * 4096, .granularity = 4096}))));
   for (const size_t threads : {size_t{1}, size_t{2}, size_t{3}}) {
     BitmapOptions options;
     options.executor = &pool;
     options.parallel = threads;
     ASSERT_OK_AND_ASSIGN(
-        auto cursor, MakeBitmapCursor(a, b, BitmapOp::kXor,
-                                      {.capacity = kBlocks * 4096, .granularity = 4096}, options));
+        auto cursor,
+        MakeBorrowedBitmapCursor(a, b, BitmapOp::kXor,
+                                 {.capacity = kBlocks * 4096, .granularity = 4096}, options));
     EXPECT_TRUE(test::SameRanges(ValueOf(test::Drain(*cursor)), want)) << threads << " threads";
     EXPECT_TRUE(test::SameRanges(ValueOf(test::DrainFrom(*cursor, 12'345'678'901, 100)),
                                  reference::CutAt(want, 12'345'678'901 / 4096 * 4096)))
@@ -169,13 +170,13 @@ TEST(ParallelCursorTest, ThreadsWithoutAnExecutorAreTheCallersOwn) {
   target[70'000] = 1;
   MemoryOptions memory;
   memory.parallel = 4;
-  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeMemoryDeltaCursor(base, target, memory)))),
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(MakeBorrowedMemoryDeltaCursor(base, target, memory)))),
             (Ranges{{69'632, 4096}}));
   BitmapOptions bitmap;
   bitmap.parallel = 4;
   ASSERT_OK_AND_ASSIGN(const auto bits, BitmapView::Create(target, 0, 800'000));
-  EXPECT_EQ(ValueOf(test::Drain(
-                *ValueOf(MakeBitmapCursor(bits, {.capacity = 800'000, .granularity = 1}, bitmap)))),
+  EXPECT_EQ(ValueOf(test::Drain(*ValueOf(
+                MakeBorrowedBitmapCursor(bits, {.capacity = 800'000, .granularity = 1}, bitmap)))),
             (Ranges{{560'000, 1}}));
 }
 
@@ -188,8 +189,8 @@ TEST(ParallelCursorTest, PartsThatOverflowAreFinishedInTheirTurn) {
   BitmapOptions options;
   options.executor = &pool;
   options.parallel = 3;
-  ASSERT_OK_AND_ASSIGN(auto cursor,
-                       MakeBitmapCursor(view, {.capacity = kBlocks, .granularity = 1}, options));
+  ASSERT_OK_AND_ASSIGN(auto cursor, MakeBorrowedBitmapCursor(
+                                        view, {.capacity = kBlocks, .granularity = 1}, options));
   ExtentBatch batch;
   uint64_t next = 0;
   for (Step step = Step::kMore; step == Step::kMore;) {

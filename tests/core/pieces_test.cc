@@ -91,8 +91,8 @@ TEST(Pieces, BlocksOfABitmapDontWaitForTheEndOfARun) {
   const uint64_t bits = ones.size() * 8;
   const uint64_t capacity = bits * 4096;
   const auto open = [&] {
-    return ValueOf(MakeBitmapCursor(ValueOf(BitmapView::Create(ones, 0, bits)),
-                                    {.capacity = capacity, .granularity = 4096}));
+    return ValueOf(MakeBorrowedBitmapCursor(ValueOf(BitmapView::Create(ones, 0, bits)),
+                                            {.capacity = capacity, .granularity = 4096}));
   };
   ExtentBatch batch;
   auto extents = open();
@@ -118,7 +118,8 @@ TEST(Pieces, BlocksOfABitmapDontWaitForTheEndOfARun) {
 TEST(Pieces, BlocksOfMemoryDontWaitForTheEndOfARun) {
   const std::vector<uint8_t> zeros(64 * kMiB, 0);
   const std::vector<uint8_t> ones(zeros.size(), 1);
-  ASSERT_OK_AND_ASSIGN(auto blocks, ToBlocks(ValueOf(MakeMemoryDeltaCursor(zeros, ones)), 8192));
+  ASSERT_OK_AND_ASSIGN(auto blocks,
+                       ToBlocks(ValueOf(MakeBorrowedMemoryDeltaCursor(zeros, ones)), 8192));
   ExtentBatch batch;
   ASSERT_OK(blocks->Next(batch));
   EXPECT_TRUE(batch.full());
@@ -149,7 +150,7 @@ TEST(Pieces, OfMemoryInBatchesOfAFewExtents) {
     }
     for (const size_t room : {size_t{1}, size_t{2}, size_t{3}, size_t{7}, size_t{64}}) {
       ASSERT_OK_AND_ASSIGN(auto cursor,
-                           MakeMemoryDeltaCursor(base, target, {.block_size = kBlock}));
+                           MakeBorrowedMemoryDeltaCursor(base, target, {.block_size = kBlock}));
       cursor->AllowPieces();
       reference::ByteSet reported(target.size());
       uint64_t end = 0;

@@ -79,7 +79,7 @@ class ResumeTest : public testing::Test {
   }
   CursorPtr BitmapCursor(const ByteSet& blocks) {
     return ValueOf(
-        MakeBitmapCursor(Bitmap(blocks), {.capacity = capacity_, .granularity = kBlock}));
+        MakeBorrowedBitmapCursor(Bitmap(blocks), {.capacity = capacity_, .granularity = kBlock}));
   }
   ChangeMap Map(const ByteSet& blocks) {
     return ValueOf(ChangeMap::FromBitmap(Bitmap(blocks), geometry_));
@@ -97,11 +97,12 @@ class ResumeTest : public testing::Test {
 TEST_F(ResumeTest, Bitmaps) {
   Check("bitmap", BitmapCursor(a_), Bytes(a_));
   Check("shifted_bitmap",
-        ValueOf(MakeBitmapCursor(Bitmap(a_, 3), {.capacity = capacity_, .granularity = kBlock})),
+        ValueOf(MakeBorrowedBitmapCursor(Bitmap(a_, 3),
+                                         {.capacity = capacity_, .granularity = kBlock})),
         Bytes(a_));
   Check("two_bitmaps",
-        ValueOf(MakeBitmapCursor(Bitmap(a_), Bitmap(b_), BitmapOp::kXor,
-                                 {.capacity = capacity_, .granularity = kBlock})),
+        ValueOf(MakeBorrowedBitmapCursor(Bitmap(a_), Bitmap(b_), BitmapOp::kXor,
+                                         {.capacity = capacity_, .granularity = kBlock})),
         Combined([](bool a, bool b) { return a != b; }));
   ByteSet dense(a_.size());
   for (size_t i = 0; i < dense.size(); i += 2) dense[i] = true;
@@ -134,9 +135,10 @@ TEST_F(ResumeTest, Memory) {
   const MemoryOptions options{.block_size = kBlock};
   // Reading on means comparing, so from most offsets of a large volume only a few extents are read.
   const uint64_t whole = AtScale() ? 101 : 1;
-  ASSERT_OK_AND_ASSIGN(const CursorPtr delta, MakeMemoryDeltaCursor(base, target, options));
+  ASSERT_OK_AND_ASSIGN(const CursorPtr delta, MakeBorrowedMemoryDeltaCursor(base, target, options));
   ResumeCheck("memory_delta", want, false, 3).EveryOffset(*delta, whole);
-  ASSERT_OK_AND_ASSIGN(const CursorPtr allocation, MakeMemoryAllocationCursor(sparse, options));
+  ASSERT_OK_AND_ASSIGN(const CursorPtr allocation,
+                       MakeBorrowedMemoryAllocationCursor(sparse, options));
   ResumeCheck("memory_allocation", want, false, 3).EveryOffset(*allocation, whole);
 }
 

@@ -96,8 +96,8 @@ TEST(Scale, TwoToThe34DenseBlocks) {
     }
   }
   ASSERT_OK_AND_ASSIGN(const BitmapView view, BitmapView::Create({bytes, kBytes}, 0, kBits));
-  ASSERT_OK_AND_ASSIGN(const auto cursor,
-                       MakeBitmapCursor(view, {.capacity = kBits * 4096, .granularity = 4096}));
+  ASSERT_OK_AND_ASSIGN(const auto cursor, MakeBorrowedBitmapCursor(view, {.capacity = kBits * 4096,
+                                                                          .granularity = 4096}));
   EXPECT_EQ(ValueOf(test::Drain(*cursor)), expected);
   ASSERT_OK(cursor->Seek((kBits - 1) * 4096 + 1));
   EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{(kBits - 1) * 4096, 4096}}));

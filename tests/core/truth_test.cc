@@ -90,9 +90,9 @@ Source FromImages(Random& random, const Geometry& geometry, bool zeros) {
   source.truth = reference::ChangedBytes(images.base, images.target, geometry.block);
   const std::span<const uint8_t> target = Keep(source, images.target);
   const MemoryOptions options{.block_size = geometry.block};
-  source.cursor = zeros
-                      ? ValueOf(MakeMemoryAllocationCursor(target, options))
-                      : ValueOf(MakeMemoryDeltaCursor(Keep(source, images.base), target, options));
+  source.cursor =
+      zeros ? ValueOf(MakeBorrowedMemoryAllocationCursor(target, options))
+            : ValueOf(MakeBorrowedMemoryDeltaCursor(Keep(source, images.base), target, options));
   return source;
 }
 
@@ -164,8 +164,8 @@ CursorPtr AnyCursor(Random& random, Source& source, const ByteSet& blocks,
   switch (random() % 3) {
     case 0:
       return ValueOf(
-          MakeBitmapCursor(AnyBitmap(random, source, blocks),
-                           {.capacity = geometry.capacity, .granularity = geometry.block}));
+          MakeBorrowedBitmapCursor(AnyBitmap(random, source, blocks),
+                                   {.capacity = geometry.capacity, .granularity = geometry.block}));
     case 1:
       return MakeChangeMapCursor(BuiltMap(random, blocks, geometry));
     default: {
@@ -198,15 +198,15 @@ Source AnySource(Random& random, Form form, const Geometry& geometry) {
   ByteSet blocks = a;
   switch (form) {
     case Form::kBitmap:
-      source.cursor =
-          ValueOf(MakeBitmapCursor(AnyBitmap(random, source, a),
+      source.cursor = ValueOf(
+          MakeBorrowedBitmapCursor(AnyBitmap(random, source, a),
                                    {.capacity = geometry.capacity, .granularity = geometry.block}));
       break;
     case Form::kTwoBitmaps: {
       const BitmapView base = AnyBitmap(random, source, a);
       const BitmapView target = AnyBitmap(random, source, b);
-      source.cursor =
-          ValueOf(MakeBitmapCursor(base, target, kBitmapOps[operation],
+      source.cursor = ValueOf(
+          MakeBorrowedBitmapCursor(base, target, kBitmapOps[operation],
                                    {.capacity = geometry.capacity, .granularity = geometry.block}));
       blocks = Combined(operation, a, b);
       break;
@@ -220,11 +220,10 @@ Source AnySource(Random& random, Form form, const Geometry& geometry) {
     case Form::kPortable: {
       const ChangeMap map = ValueOf(ChangeMap::FromBitmap(AnyBitmap(random, source, a), volume));
       const Bytes bytes(map->portable().begin(), map->portable().end());
-      source.cursor =
-          random() % 2 == 0
-              ? MakeChangeMapCursor(ValueOf(ChangeMapView::Create(Keep(source, bytes), volume)))
-              : MakeChangeMapCursor(
-                    ValueOf(ChangeMap::FromPortable32(ValueOf(map.ToPortable32()), volume)));
+      source.cursor = random() % 2 == 0 ? MakeBorrowedChangeMapCursor(ValueOf(
+                                              ChangeMapView::Create(Keep(source, bytes), volume)))
+                                        : MakeChangeMapCursor(ValueOf(ChangeMap::FromPortable32(
+                                              ValueOf(map.ToPortable32()), volume)));
       break;
     }
     case Form::kMapAlgebra: {
@@ -274,8 +273,8 @@ Source AnySource(Random& random, Form form, const Geometry& geometry) {
         }
         return absl::OkStatus();
       }));
-      const CursorPtr bits =
-          ValueOf(MakeBitmapCursor(AnyBitmap(random, source, found),
+      const CursorPtr bits = ValueOf(
+          MakeBorrowedBitmapCursor(AnyBitmap(random, source, found),
                                    {.capacity = geometry.capacity, .granularity = geometry.block}));
       source.cursor = MakeChangeMapCursor(ThroughAFile(ValueOf(ChangeMap::FromCursor(*bits))));
       source.truth = std::move(images.truth);

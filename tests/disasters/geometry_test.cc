@@ -127,14 +127,14 @@ std::vector<std::pair<const char*, Cursor>> CursorsOver(const Extent& changed, u
   inputs.push_back(exact());
 
   std::vector<std::pair<const char*, Cursor>> cursors;
+  cursors.emplace_back("bitmap", ValueOf(MakeBorrowedBitmapCursor(
+                                     bitmap, {.capacity = capacity, .granularity = block})));
   cursors.emplace_back(
-      "bitmap", ValueOf(MakeBitmapCursor(bitmap, {.capacity = capacity, .granularity = block})));
-  cursors.emplace_back("bitmaps",
-                       ValueOf(MakeBitmapCursor(empty, bitmap, BitmapOp::kXor,
-                                                {.capacity = capacity, .granularity = block})));
-  cursors.emplace_back("newly set",
-                       ValueOf(MakeBitmapCursor(empty, bitmap, BitmapOp::kAndNot,
-                                                {.capacity = capacity, .granularity = block})));
+      "bitmaps", ValueOf(MakeBorrowedBitmapCursor(empty, bitmap, BitmapOp::kXor,
+                                                  {.capacity = capacity, .granularity = block})));
+  cursors.emplace_back(
+      "newly set", ValueOf(MakeBorrowedBitmapCursor(empty, bitmap, BitmapOp::kAndNot,
+                                                    {.capacity = capacity, .granularity = block})));
   cursors.emplace_back("map", MakeChangeMapCursor(ValueOf(builder.Build())));
   cursors.emplace_back(
       "map of a bitmap",
@@ -173,7 +173,7 @@ TEST(Disasters, D14TheLastBlockOfAVolumeIsReportedHoweverItEnds) {
         target.back() = 1;
         const uint64_t begin = (target.size() - 1) / block * block;
         ASSERT_OK_AND_ASSIGN(const Cursor cursor,
-                             MakeMemoryDeltaCursor(base, target, {.block_size = block}));
+                             MakeBorrowedMemoryDeltaCursor(base, target, {.block_size = block}));
         EXPECT_EQ(ValueOf(test::Drain(*cursor)), (Ranges{{begin, target.size() - begin}}));
       }
     }

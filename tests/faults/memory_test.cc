@@ -380,7 +380,7 @@ TEST_F(OutOfMemory, Importers) {
     const std::string text = listing.write({{1, 2}, {5, 1}, {8, 9}}, 20);
     const ImportOptions options{.capacity = 20 * listing.unit};
     EXPECT_GT(FailEveryAllocation([&]() -> Found {
-                const auto stream = MakeMemoryStream(
+                const auto stream = MakeBorrowedMemoryStream(
                     {reinterpret_cast<const uint8_t*>(text.data()), text.size()}, "list");
                 const auto map = listing.read(*stream, options);
                 if (!map.ok()) return std::nullopt;
@@ -395,8 +395,8 @@ TEST_F(OutOfMemory, Importers) {
 TEST_F(OutOfMemory, XmlThatExpatReads) {
   const std::string text = "<?xml version=\"1.0\"?>" + test::WriteThinDelta({{1, 2}, {5, 1}}, true);
   FailEveryAllocation([&]() -> Found {
-    const auto stream =
-        MakeMemoryStream({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, "list");
+    const auto stream = MakeBorrowedMemoryStream(
+        {reinterpret_cast<const uint8_t*>(text.data()), text.size()}, "list");
     const auto map = ReadThinDelta(*stream, {.capacity = kMiB});
     if (!map.ok()) return std::nullopt;
     return BytesOf(*map);
@@ -573,7 +573,7 @@ TEST_F(OutOfMemory, ParallelCursors) {
                 BitmapOptions options;
                 options.executor = &*pool;
                 options.parallel = 3;
-                cursor = ValueOf(MakeBitmapCursor(
+                cursor = ValueOf(MakeBorrowedBitmapCursor(
                     view, {.capacity = kBlocks * 4096, .granularity = 4096}, options));
               }
               return DrainedInSpiteOfThrows(*cursor);

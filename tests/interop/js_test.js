@@ -163,7 +163,7 @@ async function asServer() {
       resolve({ code: error ? error.code : 0, stdout, stderr }));
   });
   const rows = TRUTH.map(([offset, size]) => `${offset},${size}\n`).join('');
-  const expected = `byte_offset,size_bytes\n${rows}complete,${TRUTH.length}\n`;
+  const expected = `byte_offset,size_bytes\ncapacity,${CAPACITY}\nbase,a\nsnapshot,b\n${rows}complete,${TRUTH.length}\n`;
   const listed = await run('list', address, '--snapshot', 'b', '--base', 'a', '--format', 'csv');
   assert.deepStrictEqual([listed.code, listed.stdout], [0, expected], listed.stderr);
   const conform = await run('conform', address, '--snapshot', 'b', '--base', 'a');

@@ -142,8 +142,8 @@ TEST(BlocksTest, OfBitmapsOfEveryLayout) {
     const std::vector<uint8_t> bytes = Pack(bits, first_bit, format);
     const BitmapView view = ValueOf(BitmapView::Create(bytes, first_bit, count, format));
     for (const uint64_t block_size : BlockSizes(granularity)) {
-      ExpectBlocksFromEverywhere([&] { return ValueOf(MakeBitmapCursor(view, geometry)); }, bits,
-                                 block_size, random);
+      ExpectBlocksFromEverywhere([&] { return ValueOf(MakeBorrowedBitmapCursor(view, geometry)); },
+                                 bits, block_size, random);
       if (HasFatalFailure()) return;
     }
   }
@@ -170,7 +170,7 @@ TEST(BlocksTest, OfTwoBitmaps) {
       }
       for (const uint64_t block_size : {512U, 1024U, 4096U, 32'768U}) {
         ExpectBlocksFromEverywhere(
-            [&] { return ValueOf(MakeBitmapCursor(view_a, view_b, op, geometry)); }, bits,
+            [&] { return ValueOf(MakeBorrowedBitmapCursor(view_a, view_b, op, geometry)); }, bits,
             block_size, random);
         if (HasFatalFailure()) FAIL() << "round " << round;
       }
@@ -222,7 +222,9 @@ TEST(BlocksTest, OfExtents) {
     const std::vector<bool> bits = SomeBits(count, random);
     const std::vector<uint8_t> bytes = Pack(bits, 0, {});
     const BitmapView view = ValueOf(BitmapView::Create(bytes, 0, count));
-    const Open open = [&] { return ValueOf(Coalesce(ValueOf(MakeBitmapCursor(view, geometry)))); };
+    const Open open = [&] {
+      return ValueOf(Coalesce(ValueOf(MakeBorrowedBitmapCursor(view, geometry))));
+    };
     for (const uint64_t block_size : {512u, 1024u, 8192u, 256u, 128u, 64u, 700u}) {
       ExpectBlocksFromEverywhere(open, bits, block_size, random);
       if (HasFatalFailure()) FAIL() << "round " << round;

@@ -300,7 +300,7 @@ class BoundaryTest : public testing::Test {
     }
     const BitmapView view = ValueOf(BitmapView::Create(bits, 0, blocks_));
     ExpectMap("build from a bitmap", ChangeMap::FromBitmap(view, volume_), runs, volume_);
-    ExpectCursor("a bitmap's cursor", MakeBitmapCursor(view, volume_), bytes);
+    ExpectCursor("a bitmap's cursor", MakeBorrowedBitmapCursor(view, volume_), bytes);
   }
 
   void Encode(const ChangeMap& map, const Ranges& runs, const Ranges& bytes) {
@@ -314,7 +314,7 @@ class BoundaryTest : public testing::Test {
     const absl::StatusOr<ChangeMapView> view =
         ChangeMapView::Create(std::span<const uint8_t>(moved).subspan(1), volume_);
     Expect(view.ok() && *view == map.view(), "view");
-    if (view.ok()) ExpectCursor("a view's cursor", MakeChangeMapCursor(*view), bytes);
+    if (view.ok()) ExpectCursor("a view's cursor", MakeBorrowedChangeMapCursor(*view), bytes);
     ExpectMap("import", ChangeMap::FromPortable64(map->portable(), volume_), runs, volume_);
     const bool fits = CountIn(runs, uint64_t{1} << 32, UINT64_MAX) == 0;
     const absl::StatusOr<Bytes> small = map.ToPortable32();

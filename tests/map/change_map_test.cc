@@ -258,7 +258,7 @@ RC_GTEST_PROP(ChangeMapTest, UnionOfManyMapsAndItsCursorAgree, ()) {
   }
   RC_ASSERT(BlocksOf(ValueOf(Union(views))) == all);
   RC_ASSERT(BlocksOf(ValueOf(Union(maps))) == all);
-  RC_ASSERT(BlocksOf(*ValueOf(MakeUnionCursor(views))) == all);
+  RC_ASSERT(BlocksOf(*ValueOf(MakeBorrowedUnionCursor(views))) == all);
   // A cursor over maps shares their bytes.
   const auto cursor = ValueOf(MakeUnionCursor(maps));
   views.clear();
@@ -276,7 +276,7 @@ TEST(ChangeMapTest, RefusesAUnionOfNothingAndOfDifferentVolumes) {
     const std::vector<ChangeMap> maps = {one, MapOf({1}, other)};
     EXPECT_EQ(MakeUnionCursor(maps).status().code(), absl::StatusCode::kInvalidArgument);
     const std::vector<ChangeMapView> views(maps.begin(), maps.end());
-    EXPECT_EQ(MakeUnionCursor(views).status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(MakeBorrowedUnionCursor(views).status().code(), absl::StatusCode::kInvalidArgument);
   }
 }
 
@@ -325,7 +325,7 @@ RC_GTEST_PROP(ChangeMapTest, FromBitmapEqualsFromItsCursor, ()) {
   const BitmapView bitmap = ValueOf(BitmapView::Create(bytes, shift, bits));
   const ChangeMap map = ValueOf(ChangeMap::FromBitmap(bitmap, geometry));
   RC_ASSERT(BlocksOf(map) == blocks);
-  const auto cursor = ValueOf(MakeBitmapCursor(bitmap, geometry));
+  const auto cursor = ValueOf(MakeBorrowedBitmapCursor(bitmap, geometry));
   const ChangeMap same = ValueOf(ChangeMap::FromCursor(*cursor));
   RC_ASSERT(std::ranges::equal(map->portable(), same->portable()));
 }

@@ -34,7 +34,9 @@ inline Blocks BlocksOf(ExtentCursor& cursor) {
   return blocks;
 }
 
-inline Blocks BlocksOf(const ChangeMapView& map) { return BlocksOf(*MakeChangeMapCursor(map)); }
+inline Blocks BlocksOf(const ChangeMapView& map) {
+  return BlocksOf(*MakeBorrowedChangeMapCursor(map));
+}
 
 // Compares sets that may be too large to print; a failure names the first difference.
 inline testing::AssertionResult SameBlocks(const Blocks& got, const Blocks& want) {

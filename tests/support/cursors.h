@@ -43,7 +43,7 @@ inline absl::StatusOr<reference::Ranges> DrainFrom(ExtentCursor& cursor, uint64_
 
 // The ranges of a map.
 inline reference::Ranges RangesOf(const ChangeMapView& map) {
-  return ValueOf(Drain(*MakeChangeMapCursor(map)));
+  return ValueOf(Drain(*MakeBorrowedChangeMapCursor(map)));
 }
 
 // Compares lists that may be too long to print; a failure names the first difference.

@@ -62,7 +62,8 @@ struct ListRequest {
 
   uint64_t starting_offset = 0;  // bytes
   // RemoteCursor::source_version() of the stream that this one continues. If the server now reads
-  // other data, or sends no version, the stream fails with ABORTED. Empty: not compared.
+  // other data, or sends no version, the stream fails with ABORTED; with FAILED_PRECONDITION if the
+  // data may change while its version stays the same. Empty: not compared.
   std::string source_version = {};
   int32_t max_results = 0;  // tuples per message; 0: server's choice
   NoMessage no_message = NoMessage::kNeedsCapacity;
@@ -80,8 +81,9 @@ struct ListRequest {
   // with DEADLINE_EXCEEDED; unset: no limit. A server may be silent while it searches.
   std::optional<std::chrono::milliseconds> stall_timeout = {};
 
-  // Fail with FAILED_PRECONDITION if the stream ends without a proof of its completeness, or with
-  // one that starts at a relay and not at the server that knows the volume.
+  // Fail with FAILED_PRECONDITION if the stream ends without a proof of its completeness, with one
+  // that starts at a relay and not at the server that knows the volume, or if its data may have
+  // changed between two parts (Completeness::kProvenForPlace).
   bool require_proof = false;
 
   // How long a client tries again without progress: from the first failure on, until a new tuple
@@ -117,10 +119,13 @@ enum class Completeness {
   kEnded,            // the server ended it with OK, but sent no proof
   kProvenFromRelay,  // what was received matches a relay's count, bytes and digest; the relay had
                      // no proof from its server, so what that server left out is unknown
+  kProvenForPlace,   // what was received matches the proof of a source that knows where its data is
+                     // and not which state it has, such as a block device or an NBD export; or it
+                     // was resumed without a version to compare: parts may be of two states
   kProven,           // what was received matches a proof that reaches back to the source
 };
 
-// "under way", "ended", "proven from the relay on" or "proven".
+// "under way", "ended", "proven from the relay on", "proven for its place" or "proven".
 std::string_view CompletenessName(Completeness completeness) noexcept;
 
 // A remote stream as a cursor, so that transforms, maps and printers accept it.
@@ -158,6 +163,9 @@ class RemoteCursor : public ExtentCursor {
   // False if the volume's size is unknown (NoMessage::kAccepted): the answer is empty, and
   // capacity() is the starting offset. Nothing may be cut to that size.
   virtual bool capacity_known() const noexcept = 0;
+  // Whether the data may change while its version stays the same: such a stream can't be continued
+  // by another one.
+  virtual bool may_change_unseen() const noexcept = 0;
 
  protected:
   using ExtentCursor::ExtentCursor;

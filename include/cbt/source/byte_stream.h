@@ -15,6 +15,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cbt/lifetime.h"
+#include "cbt/shared_bytes.h"
 #include "cbt/units.h"
 
 namespace cbt {
@@ -82,9 +84,16 @@ std::unique_ptr<ByteStream> MakeDescriptorStream(
     std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max(),
     std::stop_token stop = {});
 
-// `bytes` must outlive the stream.
-std::unique_ptr<ByteStream> MakeMemoryStream(std::span<const uint8_t> bytes,
-                                             std::string_view label);
+// The stream keeps `bytes`: a string or a vector that is moved in, or bytes with their owner.
+std::unique_ptr<ByteStream> MakeMemoryStream(SharedBytes bytes, std::string_view label);
+
+// The same over bytes that the caller keeps until the stream is gone.
+std::unique_ptr<ByteStream> MakeBorrowedMemoryStream(std::span<const uint8_t> bytes,
+                                                     std::string_view label);
+// A temporary would dangle: MakeMemoryStream() keeps it.
+template <TemporaryBytes Bytes>
+std::unique_ptr<ByteStream> MakeBorrowedMemoryStream(Bytes&& bytes,
+                                                     std::string_view label) = delete;
 
 }  // namespace cbt
 

@@ -141,6 +141,7 @@ absl::Status Delta(const ChainArguments& arguments) {
   }
   PrintOptions print = {.stream = arguments.stream,
                         .type = arguments.stream.type.value_or(BlockMetadataType::kVariableLength),
+                        .source = {arguments.base, arguments.target, ""},
                         .label = "uniting"};
   if (print.type == BlockMetadataType::kFixedLength) {
     cursor = ToBlocks(*std::move(cursor), granularity);

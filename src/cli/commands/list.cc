@@ -37,6 +37,7 @@ struct ListArguments {
   std::optional<uint64_t> length;
   std::optional<uint64_t> gap;
   std::optional<uint64_t> fallback_capacity;
+  std::string source_version;
   bool prove = false;
   bool require_message = false;
   bool object = false;
@@ -50,6 +51,7 @@ struct Opened {
   BlockMetadataType type = BlockMetadataType::kVariableLength;
   const RequestedCursor* requested = nullptr;
   bool capacity_known = true;
+  const rpc::RemoteCursor* remote = nullptr;  // that `cursor` reads from, if any
 };
 
 absl::StatusOr<Opened> Open(const ListArguments& arguments, const rpc::ListRequest& request) {
@@ -71,13 +73,14 @@ absl::StatusOr<Opened> Open(const ListArguments& arguments, const rpc::ListReque
     // A lower tier is not a delta, even if one was requested: it lacks what the base has and the
     // target has not.
     if (best->tier == rpc::Tier::kDelta) opened.what = SourcePurpose::kDelta;
-    const auto* const remote = dynamic_cast<const rpc::RemoteCursor*>(opened.cursor.get());
-    if (remote != nullptr) opened.type = remote->type();
+    opened.remote = dynamic_cast<const rpc::RemoteCursor*>(opened.cursor.get());
+    if (opened.remote != nullptr) opened.type = opened.remote->type();
   } else {
     absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> remote = rpc::RemoteCursor::Open(request);
     if (!remote.ok()) return remote.status();
     opened.type = (*remote)->type();
     opened.capacity_known = (*remote)->capacity_known();
+    opened.remote = remote->get();
     opened.cursor = *std::move(remote);
     if (arguments.remote.has_base()) opened.what = SourcePurpose::kDelta;
   }
@@ -104,6 +107,21 @@ rpc::NoMessage NoMessageOf(const ListArguments& arguments, bool part) {
   if (arguments.require_message) return rpc::NoMessage::kRefused;
   return part || arguments.output.wanted() ? rpc::NoMessage::kNeedsCapacity
                                            : rpc::NoMessage::kAccepted;
+}
+
+AnswerSource SourceOf(const RemoteArguments& remote, const Opened& opened) {
+  const bool delta = opened.what == SourcePurpose::kDelta;
+  AnswerSource source{delta ? remote.base.value_or("") : "", remote.snapshot, ""};
+  if (remote.in_kube()) {
+    const ChangeMapIdentity identity = IdentityOf(remote, delta);
+    source.base = identity.base;
+    source.snapshot = identity.target;
+  }
+  // A version that stays the same when the data changes would join what does not belong together.
+  if (opened.remote != nullptr && !opened.remote->may_change_unseen()) {
+    source.version = opened.remote->source_version();
+  }
+  return source;
 }
 
 absl::Status PrintObject(const ListArguments& arguments, rpc::ListRequest request) {
@@ -140,6 +158,7 @@ absl::Status List(const ListArguments& arguments) {
   if (arguments.fallback_capacity.has_value() && !request->capacity.has_value()) {
     request->capacity = arguments.fallback_capacity;
   }
+  request->source_version = arguments.source_version;
   if (arguments.object) {
     request->no_message = NoMessageOf(arguments, false);
     return PrintObject(arguments, *std::move(request));
@@ -160,6 +179,7 @@ absl::Status List(const ListArguments& arguments) {
   PrintOptions print = {.stream = arguments.stream,
                         .type = arguments.stream.type.value_or(opened->type),
                         .capacity_known = opened->capacity_known,
+                        .source = SourceOf(arguments.remote, *opened),
                         .label = "receiving",
                         .adjective = delta ? "changed" : "allocated"};
   absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = std::move(opened->cursor);
@@ -197,6 +217,12 @@ absl::Status List(const ListArguments& arguments) {
     if (!cursor.ok()) return cursor.status();
   }
   if (absl::Status printed = PrintStream(**cursor, print); !printed.ok()) return printed;
+  if (opened->remote != nullptr && opened->remote->resumes() > 0 &&
+      opened->remote->completeness() == rpc::Completeness::kProvenForPlace) {
+    Note("list",
+         "warning: the stream was resumed, and nothing shows whether its data has changed "
+         "meanwhile: if it may have, list it again");
+  }
   if (opened->requested != nullptr) {
     Note("list", "reported " + std::to_string(opened->requested->bytes()) + " bytes, " +
                      std::to_string(opened->requested->added_bytes()) +
@@ -229,6 +255,20 @@ void AddList(CLI::App& app, Command& command) {
                  "Without a delta use what is allocated, without that a whole volume of N bytes");
   CLI::Option* const object = sub->add_flag(
       "--object", arguments->object, "Print one page as a VolumeSnapshotDelta object (JSON)");
+  sub->add_option_function<std::string>(
+         "--source-version",
+         [arguments](const std::string& version) {
+           if (version.empty()) {
+             // Of data whose version is unknown: comparing nothing must not look like a comparison.
+             throw CLI::ValidationError("--source-version", "expected a version");
+           }
+           arguments->source_version = version;
+         },
+         "Refuse other data than this version, which the head of an earlier part says")
+      ->type_name("VERSION")
+      // A lower tier has a version of its own.
+      ->excludes(sub->get_option("--fallback"))
+      ->excludes(object);
   // An object has a fixed format and its own start and end.
   for (const char* other : {"--output", "--format", "--style", "--length", "--gap", "--fallback"}) {
     object->excludes(sub->get_option(other));
@@ -249,6 +289,9 @@ void AddList(CLI::App& app, Command& command) {
       std::string(kMarkerHelp) +
       "A service that is away is waited for (--retry-for), and a stream that breaks is resumed.\n"
       "Without --block-size and --style the stream is printed as the server sends it.\n"
+      "To go on after a cut, give the end of the last tuple (--starting-offset) and the version "
+      "in\n"
+      "the head of what you have (--source-version): it is refused if the data is another by now.\n"
       "Example: what changed from Monday to Tuesday\n"
       "  cbt list unix:///run/cbt.sock --snapshot vol1/tuesday --base vol1/monday\n"
       "The same in a Kubernetes cluster, where the rest is found by the snapshot's name\n"

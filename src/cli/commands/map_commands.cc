@@ -172,7 +172,8 @@ std::vector<uint8_t> DenseBitmap(const ChangeMap& map) {
 
 absl::Status PrintExtents(const ChangeMap& map, const std::string& format) {
   const std::unique_ptr<ExtentCursor> cursor = MakeChangeMapCursor(map);
-  PrintOptions print = {.label = "printing"};
+  PrintOptions print = {.source = {map.identity().base, map.identity().target, ""},
+                        .label = "printing"};
   print.stream.format = format == "ndjson" ? Format::kNdjson
                         : format == "json" ? Format::kJson
                         : format == "csv"  ? Format::kCsv

@@ -10,6 +10,7 @@
 #include "cbt/metadata_type.h"
 #include "cbt/wire/message.h"
 #include "cli/options/extent_options.h"
+#include "cli/output/extent_writer.h"
 
 namespace cbt::cli {
 
@@ -18,6 +19,7 @@ struct PrintOptions {
   BlockMetadataType type = BlockMetadataType::kVariableLength;  // of the cursor's extents
   uint64_t ending_offset = ~uint64_t{0};                        // bytes; where the request ends
   bool capacity_known = true;              // false: the cursor's is not that of the volume
+  AnswerSource source{};                   // for the head
   std::string label;                       // for the progress bar
   std::string_view adjective = "changed";  // describes the reported bytes
 };

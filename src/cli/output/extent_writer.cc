@@ -27,6 +27,12 @@ std::string StreamHeader(const WriterOptions& options) {
   text.append(BlockMetadataTypeName(options.type));
   text.append("\",\"volume_capacity_bytes\":");
   text.append(options.capacity.has_value() ? std::to_string(*options.capacity) : "null");
+  const auto add = [&text](const char* name, const std::string& value) {
+    if (!value.empty()) text.append(",\"").append(name).append("\":").append(JsonString(value));
+  };
+  add("base", options.source.base);
+  add("snapshot", options.source.snapshot);
+  add("source_version", options.source.version);
   return text;
 }
 
@@ -128,7 +134,15 @@ class CsvWriter final : public ExtentWriter {
  public:
   CsvWriter(Output& output, const WriterOptions& options) : output_(output), options_(options) {}
 
-  void Begin() override { output_.Append("byte_offset,size_bytes\n"); }
+  void Begin() override {
+    output_.Append("byte_offset,size_bytes\n");
+    if (options_.capacity.has_value()) {
+      output_.Append("capacity," + std::to_string(*options_.capacity) + "\n");
+    }
+    AddRow("base", options_.source.base);
+    AddRow("snapshot", options_.source.snapshot);
+    AddRow("source_version", options_.source.version);
+  }
 
   void Write(const ExtentBatch& batch) override {
     tuples_ += batch.size();
@@ -151,18 +165,22 @@ class CsvWriter final : public ExtentWriter {
     output_.Append("complete," + std::to_string(tuples_) + "\n");
   }
 
-  void Fail(const absl::Status& reason) override {
-    const std::string message = OneLine(MessageOf(reason));
-    if (message.find_first_of(",\"") == std::string::npos) {
-      output_.Append("error," + message + "\n");
+  void Fail(const absl::Status& reason) override { AddRow("error", MessageOf(reason)); }
+
+ private:
+  // Nothing without a text.
+  void AddRow(const std::string& key, const std::string& text) {
+    if (text.empty()) return;
+    const std::string line = OneLine(text);
+    if (line.find_first_of(",\"") == std::string::npos) {
+      output_.Append(key + "," + line + "\n");
       return;
     }
     std::string quoted;
-    for (const char c : message) quoted.append(c == '"' ? 2 : 1, c);
-    output_.Append("error,\"" + quoted + "\"\n");
+    for (const char c : line) quoted.append(c == '"' ? 2 : 1, c);
+    output_.Append(key + ",\"" + quoted + "\"\n");
   }
 
- private:
   Output& output_;
   const WriterOptions options_;
   uint64_t tuples_ = 0;

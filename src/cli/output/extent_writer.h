@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -18,11 +19,19 @@ namespace cbt::cli {
 
 enum class Format { kNdjson, kJson, kCsv, kTable };
 
+// What an answer is about, for its head; empty where it is unknown.
+struct AnswerSource {
+  std::string base;
+  std::string snapshot;
+  std::string version;  // of the data, if a later part can be compared with it
+};
+
 // Everything a writer needs to know besides the extents.
 struct WriterOptions {
   Format format = Format::kNdjson;
   BlockMetadataType type = BlockMetadataType::kVariableLength;
   std::optional<uint64_t> capacity = {};   // bytes; unset: unknown
+  AnswerSource source{};
   uint64_t starting_offset = 0;            // bytes
   uint64_t ending_offset = ~uint64_t{0};   // bytes; what was requested ends here or at the capacity
   uint32_t tuples_per_object = 0;          // json: 0: one object for all

@@ -258,6 +258,7 @@ void Transfer::TakeHeader(std::string_view line) {
     Fail(WrongAnswer(request_.what, "its headers are too long"));
     return;
   }
+  if (head_complete_) return;  // trailers, which can't replace the head
   if (line.starts_with("HTTP/")) {
     // The head of an answer; one with a code below 200 comes before it.
     long http_code = 0;
@@ -268,7 +269,7 @@ void Transfer::TakeHeader(std::string_view line) {
     return;
   }
   if (Trimmed(line).empty()) {
-    if (answer_.http_code < 200 || head_complete_) return;
+    if (answer_.http_code < 200) return;
     head_complete_ = true;
     if (!framed_ && MayHaveBody(request_, answer_.http_code)) {
       // Its end would be that of the connection, which may end early.
@@ -283,7 +284,6 @@ void Transfer::TakeHeader(std::string_view line) {
     }
     return;
   }
-  if (head_complete_) return;  // trailers
   const size_t colon = line.find(':');
   if (colon == std::string_view::npos) return;
   const std::string_view name = line.substr(0, colon);

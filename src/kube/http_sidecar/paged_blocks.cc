@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
 #include "base/utf8.h"
 #include "cbt/kube/time.h"
 #include "kube/http_sidecar/changed_blocks.h"
@@ -174,7 +175,9 @@ class PagedBlocks final : public ChangedBlocks {
     const absl::Status read =
         ReadPage({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, page_);
     if (!read.ok()) return Senseless(read.message());
-    return Check(std::string(call.Initial(rpc::kSourceVersionKey).value_or("")));
+    const std::string version(call.Initial(rpc::kSourceVersionKey).value_or(""));
+    if (version == rpc::kGivenTwice) return Senseless(AbslView(rpc::kTwoVersions));
+    return Check(version);
   }
 
   absl::Status Check(const std::string& version) {

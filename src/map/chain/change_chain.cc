@@ -478,7 +478,6 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> ChainInDirectory::Delta(
   const VolumeGeometry geometry{to->capacity, manifest_.granularity};
   std::vector<std::shared_ptr<const PortableIndex>> maps;
   std::vector<std::shared_ptr<const MappedFile>> opened;
-  std::vector<std::shared_ptr<const void>> storage;
   for (const ChainFile& file :
        Pieces(manifest_, from->slot + 1, to->slot + 1, kMaxChainLevel + 1)) {
     absl::StatusOr<LazyMap> map = OpenOrKept(file, manifest_.granularity);
@@ -500,10 +499,8 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> ChainInDirectory::Delta(
     absl::StatusOr<ChangeMap> lost = ChangeMapAccess::FromWriter(writer.Finish(), geometry);
     if (!lost.ok()) return lost.status();
     maps.push_back(ChangeMapAccess::Index(*lost));
-    storage.push_back(ChangeMapAccess::Storage(*lost));
   }
-  return WhileUnchanged(MakeContainerCursor(std::move(maps), geometry, std::move(storage)),
-                        std::move(opened));
+  return WhileUnchanged(MakeContainerCursor(std::move(maps), geometry), std::move(opened));
 }
 
 absl::Status ChainInDirectory::Verify() const {

@@ -139,6 +139,23 @@ std::string VersionOf(const InboundStream& stream) {
   return std::string(stream.Initial(kSourceVersionKey).value_or(""));
 }
 
+absl::Status NotProvable() {
+  return absl::FailedPreconditionError(
+      "metadata stream: it can't be proven, because its source knows where the data is and not "
+      "whether it has changed (a block device or an NBD export): serve an image file or a change "
+      "map, or do not require a proof");
+}
+
+// Checks that a stream may be what the caller asked for, before anything of it is used.
+absl::Status CheckSource(const InboundStream& stream, const ListRequest& request) {
+  if (!IsOfPlace(VersionOf(stream))) return absl::OkStatus();
+  if (request.require_proof) return NotProvable();
+  if (request.source_version.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      "metadata stream: it can't be continued, because its source knows where the data is and not "
+      "whether it has changed: discard what was received and start again from 0");
+}
+
 // Checks that `stream`, opened at `offset`, continues data of version `before`.
 absl::Status CheckVersion(const InboundStream& stream, const std::string& before, uint64_t offset) {
   if (before.empty() || VersionOf(stream) == before) return absl::OkStatus();
@@ -185,6 +202,7 @@ absl::StatusOr<Opened> OpenStream(const Caller& caller, const std::shared_ptr<Ch
       *more ? opened.checker.Check(opened.first) : TakeNoMessage(caller.request(), opened);
   if (!status.ok()) return status;
   absl::Status same = CheckVersion(*opened.stream, caller.request().source_version, offset);
+  if (same.ok()) same = CheckSource(*opened.stream, caller.request());
   if (!same.ok()) return same;
   return opened;
 }
@@ -219,6 +237,7 @@ class RemoteCursorImpl final : public RemoteCursor {
   const StreamSummary& summary() const noexcept override { return summary_; }
   const std::string& source_version() const noexcept override { return source_version_; }
   bool capacity_known() const noexcept override { return capacity_known_; }
+  bool may_change_unseen() const noexcept override { return IsOfPlace(source_version_); }
 
  private:
   absl::Status DoSeek(uint64_t offset) override;
@@ -261,6 +280,7 @@ class RemoteCursorImpl final : public RemoteCursor {
   TupleList tuples_;         // of the last message that had some
   size_t taken_ = 0;         // how many of them were returned
   bool ended_ = false;       // the server ended the stream with OK
+  bool continued_ = false;   // tuples of an earlier stream came before those of stream_
   Completeness completeness_ = Completeness::kUnderWay;
   int resumes_ = 0;
   uint64_t tuples_before_ = 0;  // of earlier streams
@@ -306,6 +326,9 @@ absl::Status RemoteCursorImpl::End(const std::optional<StreamHeader>& header) {
     case ProofVerdict::kHolds:
       completeness_ = Completeness::kProven;
       break;
+    case ProofVerdict::kHoldsForPlace:
+      completeness_ = Completeness::kProvenForPlace;
+      break;
     case ProofVerdict::kHoldsFromRelay:
       if (caller_.request().require_proof) {
         return absl::FailedPreconditionError(
@@ -322,6 +345,17 @@ absl::Status RemoteCursorImpl::End(const std::optional<StreamHeader>& header) {
       }
       completeness_ = Completeness::kEnded;
       break;
+  }
+  // The proof is of the last call alone: nothing says that the parts are of one state.
+  const bool unknown_parts = continued_ && source_version_.empty();
+  if (completeness_ == Completeness::kProven && unknown_parts) {
+    completeness_ = Completeness::kProvenForPlace;
+  }
+  if (completeness_ == Completeness::kProvenForPlace && caller_.request().require_proof) {
+    if (!unknown_parts) return NotProvable();
+    return absl::FailedPreconditionError(
+        "metadata stream: it was resumed, and the server reports no version of its data that would "
+        "prove that the parts belong together: ask again from 0, or do not require a proof");
   }
   ended_ = true;
   TellProgress(true);
@@ -371,6 +405,7 @@ absl::Status RemoteCursorImpl::Reopen() {
   if (!stream.ok()) return stream.status();
   stream_ = *std::move(stream);
   stream_offset_ = floor_;
+  continued_ = continued_ || floor_is_tuple_end_;
   checker_.emplace(caller_.Checker(floor_));
   absl::StatusOr<bool> more = stream_->Next(message_);
   if (!more.ok()) return more.status();
@@ -429,6 +464,7 @@ absl::Status RemoteCursorImpl::DoSeek(uint64_t offset) {
   taken_ = 0;
   ended_ = false;
   completeness_ = Completeness::kUnderWay;
+  if (offset == 0) continued_ = false;
   retry_.NoteProgress();
   absl::Status reopened = Reopen();
   return reopened.ok() ? reopened : Resume(std::move(reopened));
@@ -510,6 +546,8 @@ std::string_view CompletenessName(Completeness completeness) noexcept {
       return "ended";
     case Completeness::kProvenFromRelay:
       return "proven from the relay on";
+    case Completeness::kProvenForPlace:
+      return "proven for its place";
     case Completeness::kProven:
       return "proven";
     case Completeness::kUnderWay:

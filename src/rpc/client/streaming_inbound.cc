@@ -21,6 +21,10 @@ namespace {
 constexpr size_t kAheadBytes = 512 * kKiB;
 constexpr size_t kAheadMessages = 64;
 
+absl::Status TwoVersions() {
+  return absl::DataLossError(absl::StrCat("metadata stream: ", AbslView(kTwoVersions)));
+}
+
 }  // namespace
 
 // Passes messages from the transport's threads to the consumer's.
@@ -148,13 +152,12 @@ absl::StatusOr<bool> StreamingInbound::Next(MetadataMessage& message) {
   if (!bytes.ok()) return bytes.status();
   if (!bytes->has_value()) {
     absl::Status status = receiver_->status();
-    if (status.ok()) return false;
     timed_out_ = absl::IsDeadlineExceeded(status);
-    return status;
+    if (!status.ok()) return status;
+    if (Trailing(kSourceVersionKey) == kGivenTwice) return TwoVersions();
+    return false;
   }
-  if (Initial(kSourceVersionKey) == kGivenTwice) {
-    return absl::DataLossError(absl::StrCat("metadata stream: ", AbslView(kTwoVersions)));
-  }
+  if (Initial(kSourceVersionKey) == kGivenTwice) return TwoVersions();
   absl::Status status = flat_.Decode(**bytes, message);
   if (status.ok()) status = TranslateType(contract_, message);
   if (!status.ok()) {

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
+#include "rpc/contract/metadata.h"
 #include "rpc/transport/client_call.h"
 
 namespace cbt::rpc {
@@ -29,9 +30,11 @@ class UnaryCall {
   absl::StatusOr<absl::Cord> Run(const std::string& path, const std::string& request,
                                  const std::stop_token& stop = {});
 
-  // Initial metadata. Requires: Run() has returned a message.
+  // Initial metadata; kGivenTwice if the trailing metadata has the key, too. Requires: Run() has
+  // returned a message.
   std::optional<std::string_view> Initial(std::string_view key) const {
-    return call_->Initial(key);
+    const auto trailing = call_->Trailing(key);
+    return trailing == kGivenTwice ? trailing : call_->Initial(key);
   }
 
  private:

@@ -142,6 +142,7 @@ Finding ConformanceChecker::CheckProofOf(const ProbeAnswer& answer, uint64_t off
     case ProofVerdict::kDiffers:
       return Fail(what);
     case ProofVerdict::kHolds:
+    case ProofVerdict::kHoldsForPlace:
     case ProofVerdict::kHoldsFromRelay:
       break;
   }

@@ -169,6 +169,7 @@ void ConformanceChecker::CheckWireRequests() {
              }
              const std::string type = once(answer.headers, "content-type");
              if (!http2::IsGrpcContentType(type)) return Fail(StrCat("content-type: ", type));
+             if (answer.early_status()) return Fail("grpc-status: before the end of the answer");
              const std::string code = once(answer.trailers, "grpc-status");
              if (code != "2" && http2::ParseStatusCode(code) == StatusCode::kUnknown) {
                return Fail(StrCat("grpc-status: ", code));

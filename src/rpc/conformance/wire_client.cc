@@ -74,12 +74,19 @@ std::optional<std::string> OnlyField(const WireFields& fields, std::string_view 
   return found;
 }
 
+bool WireAnswer::early_status() const {
+  return (blocks > 1 || !ended || trailers.empty()) &&
+         std::any_of(headers.begin(), headers.end(),
+                     [](const auto& field) { return field.first == "grpc-status"; });
+}
+
 absl::Status WireAnswer::status() const {
   if (reset.has_value() && !ended) {
     return {http2::CodeOfReset(*reset), absl::StrCat("RST_STREAM ", http2::ResetName(*reset))};
   }
   if (!ended) return absl::UnavailableError("no end");
   const std::string http = OnlyField(headers, ":status").value_or("");
+  if (early_status()) return absl::UnknownError("grpc-status before the end of the answer");
   const std::optional<std::string> code = OnlyField(trailers, "grpc-status");
   const bool is_grpc =
       http == "200" &&

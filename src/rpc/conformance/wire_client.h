@@ -43,6 +43,8 @@ struct WireAnswer {
   bool dead = false;           // the server has had time to process the reset
   size_t frames_of_death = 0;  // received for it afterwards
 
+  // Whether headers that are not the last block have a grpc-status.
+  bool early_status() const;
   bool over() const noexcept { return ended || reset.has_value(); }
   // The status that a gRPC client would report; OK only if the answer is complete.
   absl::Status status() const;

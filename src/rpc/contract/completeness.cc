@@ -45,6 +45,7 @@ Metadata ProofMetadata(const StreamDigest& digest, uint64_t starting_offset,
     metadata.emplace_back(kCapacityKey, absl::StrCat(header->capacity));
     metadata.emplace_back(kTypeKey, BlockMetadataTypeName(header->type));
   }
+  if (scope == ProofScope::kPlace) metadata.emplace_back(kScopeKey, kPlaceScope);
   if (scope == ProofScope::kRelay) metadata.emplace_back(kScopeKey, kRelayScope);
   return metadata;
 }
@@ -64,8 +65,8 @@ ProofVerdict CheckProof(const MetadataLookup& trailing, const StreamDigest& rece
                         uint64_t starting_offset, const std::optional<StreamHeader>& header,
                         std::string& what, ProofText text) {
   const Metadata expected = ProofMetadata(received, starting_offset, header);
-  const bool from_relay = trailing(kScopeKey).has_value();
-  bool any = from_relay;
+  const std::optional<std::string_view> scope = trailing(kScopeKey);
+  bool any = scope.has_value();
   what.clear();
   // Including keys for which there is no received value to compare with.
   for (const std::string_view key : kProofKeys) {
@@ -84,7 +85,8 @@ ProofVerdict CheckProof(const MetadataLookup& trailing, const StreamDigest& rece
   }
   if (!any) return ProofVerdict::kAbsent;
   if (!what.empty()) return ProofVerdict::kDiffers;
-  return from_relay ? ProofVerdict::kHoldsFromRelay : ProofVerdict::kHolds;
+  if (!scope.has_value()) return ProofVerdict::kHolds;
+  return *scope == kPlaceScope ? ProofVerdict::kHoldsForPlace : ProofVerdict::kHoldsFromRelay;
 }
 
 absl::StatusOr<Metadata> CopyProof(const MetadataLookup& trailing) {
@@ -106,8 +108,10 @@ absl::StatusOr<Metadata> CopyProof(const MetadataLookup& trailing) {
     }
     if (value == kGivenTwice) good = false;
     if (!good && wrong.empty()) wrong = AbslView(key);
-    // Every explicit scope is treated as a relay's.
-    if (value.has_value()) proof.emplace_back(key, key == kScopeKey ? kRelayScope : *value);
+    if (!value.has_value()) continue;
+    // A scope that is unknown is treated as a relay's.
+    const bool other_scope = key == kScopeKey && *value != kPlaceScope;
+    proof.emplace_back(key, other_scope ? kRelayScope : *value);
   }
   if (!any) return Metadata();
   if (wrong.empty()) return proof;

@@ -24,8 +24,10 @@ inline constexpr std::string_view kDigestKey = "cbt-digest";  // xxh3-64:<16 hex
 // Older servers send only the four above, not these two.
 inline constexpr std::string_view kCapacityKey = "cbt-volume-capacity-bytes";
 inline constexpr std::string_view kTypeKey = "cbt-block-metadata-type";  // name in the contracts
-// Where the proof starts if not at the source: kRelayScope. Other values are treated the same.
+// How far the proof reaches if not to a state of the source: kPlaceScope or kRelayScope. Other
+// values are treated as the latter.
 inline constexpr std::string_view kScopeKey = "cbt-proof-scope";
+inline constexpr std::string_view kPlaceScope = "place";
 inline constexpr std::string_view kRelayScope = "relay";
 
 // Keys of initial metadata.
@@ -41,6 +43,7 @@ struct StreamHeader {
 // How far back a proof reaches.
 enum class ProofScope {
   kSource,  // to the server that knows the volume
+  kPlace,   // to the server that knows where the volume is, and not whether it has changed
   kRelay,   // to a relay that forwarded a stream without a proof
 };
 
@@ -56,6 +59,7 @@ using MetadataLookup = std::function<std::optional<std::string_view>(std::string
 enum class ProofVerdict {
   kAbsent,          // the server sent none: it does not support proofs
   kHolds,           // complete, and equal to what was received
+  kHoldsForPlace,   // the same, of data that may have changed between two calls
   kHoldsFromRelay,  // the same, but it does not reach back to the source
   kDiffers,         // present, but different from what was received
 };

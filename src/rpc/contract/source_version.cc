@@ -5,6 +5,7 @@
 #include <new>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 
 namespace cbt::rpc {
@@ -30,8 +31,9 @@ std::string SourceVersion(const std::optional<std::string>& base, std::string_vi
   return {reinterpret_cast<const char*>(digest), kSourceVersionBytes};
 }
 
-std::string SourceVersionText(std::string_view bytes) {
-  return absl::BytesToHexString(AbslView(bytes));
+std::string SourceVersionText(std::string_view bytes, bool of_place) {
+  return absl::StrCat(of_place ? AbslView(kPlacePrefix) : "",
+                      absl::BytesToHexString(AbslView(bytes)));
 }
 
 }  // namespace cbt::rpc

@@ -10,8 +10,16 @@
 
 namespace cbt::rpc {
 
-// Key of initial metadata. Our values are 32 hexadecimal digits.
+// Key of initial metadata. Our values are 32 hexadecimal digits, after kPlacePrefix if they say
+// only where the data is (MetadataSource::may_change_unseen).
 inline constexpr std::string_view kSourceVersionKey = "cbt-source-version";
+
+inline constexpr std::string_view kPlacePrefix = "place:";
+
+// Whether data of this version, as sent in metadata, may change while the version stays the same.
+inline bool IsOfPlace(std::string_view version_text) noexcept {
+  return version_text.starts_with(kPlacePrefix);
+}
 
 // The error for a version that is given twice: it can't be compared with a later one.
 inline constexpr std::string_view kTwoVersions = "cbt-source-version is given more than once";
@@ -25,7 +33,7 @@ std::string SourceVersion(const std::optional<std::string>& base, std::string_vi
                           std::string_view version);
 
 // As sent in metadata.
-std::string SourceVersionText(std::string_view bytes);
+std::string SourceVersionText(std::string_view bytes, bool of_place);
 
 // Appends the length and the text, so that a sequence of them is unambiguous.
 void AppendSized(std::string& out, std::string_view text);

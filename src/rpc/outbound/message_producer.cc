@@ -76,8 +76,10 @@ absl::StatusOr<ShapedCursor> OpenShapedCursor(SnapshotProvider& provider,
     return status;
   }
   if (source->summary) opened.summary = source->summary(request.starting_offset);
+  opened.keep_alive = source->keep_alive;
   opened.proven = std::move(source->proven);
   opened.never_blocks = source->never_blocks;
+  opened.may_change_unseen = source->may_change_unseen;
   opened.version =
       SourceVersion(request.base_snapshot_id, request.target_snapshot_id, source->version);
   return opened;
@@ -103,11 +105,13 @@ absl::Status MessageProducer::Open(const std::stop_token& stop, MessageSink& sin
                             options_.shape);
   }();
   if (!opened.ok()) return opened.status();
+  keep_alive_ = std::move(opened->keep_alive);
   cursor_ = std::move(opened->cursor);
   proven_ = std::move(opened->proven);
   never_blocks_ = opened->never_blocks;
+  may_change_unseen_ = opened->may_change_unseen;
   Metadata initial = SummaryMetadata(opened->summary);
-  initial.emplace_back(kSourceVersionKey, SourceVersionText(opened->version));
+  initial.emplace_back(kSourceVersionKey, SourceVersionText(opened->version, may_change_unseen_));
   sink.Announce(std::move(initial));
   header_ = {.type = opened->type, .capacity = opened->capacity};
   builder_.emplace(pool_, TypeOnWire(contract_, opened->type), opened->capacity,
@@ -116,9 +120,9 @@ absl::Status MessageProducer::Open(const std::stop_token& stop, MessageSink& sin
 }
 
 Metadata MessageProducer::Trailing() const {
-  const bool proven = !proven_ || proven_();
-  return ProofMetadata(digest_, request_.starting_offset, header_,
-                       proven ? ProofScope::kSource : ProofScope::kRelay);
+  ProofScope scope = may_change_unseen_ ? ProofScope::kPlace : ProofScope::kSource;
+  if (proven_ && !proven_()) scope = ProofScope::kRelay;
+  return ProofMetadata(digest_, request_.starting_offset, header_, scope);
 }
 
 // Fetches the next batch. Skips the tuples before the starting offset, which a cursor that rounds

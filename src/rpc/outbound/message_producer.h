@@ -28,12 +28,14 @@ namespace cbt::rpc {
 // The source of a request: the provider's cursor, checked, reshaped by the options and positioned
 // at the starting offset. Used for streams and for pages.
 struct ShapedCursor {
+  std::shared_ptr<const void> keep_alive;  // destroyed last
   std::unique_ptr<ExtentCursor> cursor;
   BlockMetadataType type = BlockMetadataType::kUnknown;
   uint64_t capacity = 0;
   StreamSummary summary = {};
   std::function<bool()> proven = {};
   std::string version = {};  // from SourceVersion()
+  bool may_change_unseen = false;
   bool never_blocks = false;
 };
 // Errors: those of the provider and its cursor, OUT_OF_RANGE for an offset past the capacity,
@@ -90,8 +92,10 @@ class MessageProducer {
   const std::shared_ptr<SlicePool> pool_;
   const std::optional<std::chrono::system_clock::time_point> deadline_;
 
+  std::shared_ptr<const void> keep_alive_;  // must outlive the next two
   std::unique_ptr<ExtentCursor> cursor_;
   std::function<bool()> proven_;
+  bool may_change_unseen_ = false;
   std::optional<StreamHeader> header_;
   std::optional<MessageBuilder> builder_;
   StreamDigest digest_;

@@ -136,10 +136,11 @@ absl::Status RelayFeed::Announce() {
   if (call_->Initial(kSourceVersionKey) == kGivenTwice) return Broken(AbslView(kTwoVersions));
   Metadata initial =
       SummaryMetadata(ReadSummary([this](std::string_view key) { return call_->Initial(key); }));
-  initial.emplace_back(
-      kSourceVersionKey,
-      SourceVersionText(SourceVersion(request_.base_snapshot_id, request_.target_snapshot_id,
-                                      call_->Initial(kSourceVersionKey).value_or(""))));
+  const std::string_view version = call_->Initial(kSourceVersionKey).value_or("");
+  initial.emplace_back(kSourceVersionKey,
+                       SourceVersionText(SourceVersion(request_.base_snapshot_id,
+                                                       request_.target_snapshot_id, version),
+                                         IsOfPlace(version)));
   sink_->Announce(std::move(initial));
   return absl::OkStatus();
 }
@@ -235,6 +236,9 @@ absl::Status RelayFeed::Verdict(const absl::Status& status) {
   if (messages_ == 0 && plan_.require_message) {
     return Broken("the stream ended without a message");
   }
+  if (call_->Trailing(kSourceVersionKey) == kGivenTwice) {
+    return Broken(AbslView(kTwoVersions));
+  }
   // The relay's own proof must never cover what the plugin's proof contradicts.
   const MetadataLookup trailing = [this](std::string_view key) { return call_->Trailing(key); };
   if (plan_.check_tuples || passed_unseen_ == 0) {
@@ -245,6 +249,9 @@ absl::Status RelayFeed::Verdict(const absl::Status& status) {
         return Broken(absl::StrCat("the stream does not match its proof: ", what));
       case ProofVerdict::kHolds:
         scope_ = ProofScope::kSource;
+        break;
+      case ProofVerdict::kHoldsForPlace:
+        scope_ = ProofScope::kPlace;
         break;
       case ProofVerdict::kAbsent:
       case ProofVerdict::kHoldsFromRelay:

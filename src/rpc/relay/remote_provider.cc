@@ -98,8 +98,10 @@ class RemoteProvider final : public SnapshotProvider {
     // Without a block the block size is unknown; extents are equivalent then.
     if (source.block_size == 1) source.type = BlockMetadataType::kVariableLength;
     source.version = (*cursor)->source_version();
+    source.may_change_unseen = (*cursor)->may_change_unseen();
     source.proven = [remote = cursor->get()] {
-      return remote->completeness() == Completeness::kProven;
+      return remote->completeness() == Completeness::kProven ||
+             remote->completeness() == Completeness::kProvenForPlace;
     };
     source.cursor = *std::move(cursor);
     return source;

@@ -143,7 +143,7 @@ class PagedService::Page final : public CallHandler,
 
   // Requires the lock. A page without its source version can't be continued.
   absl::Status AddVersion() try {
-    call_.AddInitialMetadata(kSourceVersionKey, SourceVersionText(version_));
+    call_.AddInitialMetadata(kSourceVersionKey, SourceVersionText(version_, of_place_));
     return absl::OkStatus();
   } catch (const std::bad_alloc&) {
     return OutOfMemory();
@@ -188,6 +188,7 @@ class PagedService::Page final : public CallHandler,
     }
     bytes += page.blocks;
     version_ = std::move(source->version);
+    of_place_ = source->may_change_unseen;
     tuples_ = page.tuples;
     reported_ = page.reported;
     message = absl::Cord(std::move(bytes));
@@ -244,6 +245,7 @@ class PagedService::Page final : public CallHandler,
   const Telemetry telemetry_;
   std::stop_source stop_;
   std::string version_;
+  bool of_place_ = false;  // MetadataSource::may_change_unseen
   uint64_t tuples_ = 0;
   uint64_t reported_ = 0;
   bool answered_ = false;                 // the transport has the answer, or is about to get it

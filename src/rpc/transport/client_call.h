@@ -52,7 +52,8 @@ class ClientCall {
   virtual void Cancel() noexcept = 0;
 
   // Metadata of the call: initial in OnMessage() and after, trailing in OnEnd() and after. The only
-  // value of `key`; kGivenTwice if there are several. Values of "-bin" keys are decoded.
+  // value of `key`; kGivenTwice if there are several, for Trailing() also if there is an initial
+  // one. Values of "-bin" keys are decoded.
   virtual std::optional<std::string_view> Initial(std::string_view key) const = 0;
   virtual std::optional<std::string_view> Trailing(std::string_view key) const = 0;
 

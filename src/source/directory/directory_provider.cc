@@ -113,7 +113,7 @@ class DirectoryProvider final : public SnapshotProvider {
     absl::StatusOr<Snapshot> image = OpenImage(folder, *id);
     if (!image.ok() && !absl::IsNotFound(image.status())) return image.status();
     const VolumeSources sources = VolumeSources::Read(folder, rules_);
-    std::string version;
+    DataVersion version;
     absl::StatusOr<std::unique_ptr<ExtentCursor>> reported =
         sources.Open({}, id->name, options_.block_size, &version, context.stop);
     if (!reported.ok()) return About(*id, reported.status());
@@ -126,7 +126,7 @@ class DirectoryProvider final : public SnapshotProvider {
     }
     // The image may be gone while a map of it is left.
     const VolumeMaps maps = VolumeMaps::Read(folder, root_paths_, open_maps_);
-    absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = maps.Allocated(id->name, &version);
+    absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = maps.Allocated(id->name, &version.text);
     if (!cursor.ok()) return About(*id, cursor.status());
     if (*cursor != nullptr) return FromMap(*std::move(cursor), version);
     return WithoutImage(maps, sources, *id, image.status());
@@ -148,14 +148,14 @@ class DirectoryProvider final : public SnapshotProvider {
       if (!image->ok() && !absl::IsNotFound(image->status())) return image->status();
     }
     VolumeMaps maps = VolumeMaps::Read(folder, root_paths_, open_maps_);
-    std::string version;
+    DataVersion version;
     absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor =
-        maps.Delta(base_id->name, target_id->name, &version);
+        maps.Delta(base_id->name, target_id->name, &version.text);
     // Something changed since the folder was listed: list it again.
     for (int tries = 2; absl::IsAborted(cursor.status()) && tries > 0; --tries) {
       folder = SnapshotFolder::Read(root_.number(), target_id->volume);
       maps = VolumeMaps::Read(folder, root_paths_, open_maps_);
-      cursor = maps.Delta(base_id->name, target_id->name, &version);
+      cursor = maps.Delta(base_id->name, target_id->name, &version.text);
     }
     if (!cursor.ok()) return About(*target_id, cursor.status());
     if (*cursor != nullptr) return FromSource(*target_id, *std::move(cursor), target, version);
@@ -170,7 +170,8 @@ class DirectoryProvider final : public SnapshotProvider {
     if (!target.ok() && !known) return target.status();
     if (!base.ok()) return WithoutImage(maps, sources, *base_id, base.status());
     if (!target.ok()) return WithoutImage(maps, sources, *target_id, target.status());
-    version = absl::StrCat(VersionOf(*base), VersionOf(*target));
+    version = VersionOf(*base);
+    version.Add(VersionOf(*target));
     if (base->qcow2 != nullptr && target->qcow2 != nullptr) {
       return FromMap(
           MakeQcow2DeltaCursor({base->qcow2, std::nullopt}, {target->qcow2, std::nullopt}),
@@ -196,11 +197,11 @@ class DirectoryProvider final : public SnapshotProvider {
   };
 
   // The version of all files that an answer is read from.
-  static std::string VersionOf(const Snapshot& snapshot) {
+  static DataVersion VersionOf(const Snapshot& snapshot) {
     if (snapshot.qcow2 == nullptr) return FileVersion(snapshot.file->descriptor());
-    std::string version;
+    DataVersion version;
     for (const Qcow2Layer& layer : snapshot.qcow2->parts().layers) {
-      version += FileVersion(layer.file->descriptor());
+      version.Add(FileVersion(layer.file->descriptor()));
     }
     return version;
   }
@@ -213,17 +214,18 @@ class DirectoryProvider final : public SnapshotProvider {
   }
 
   absl::StatusOr<MetadataSource> Source(absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor,
-                                        std::string version) const {
+                                        DataVersion version) const {
     if (!cursor.ok()) return cursor.status();
     return MetadataSource{.cursor = *std::move(cursor),
                           .type = options_.type,
                           .block_size = options_.block_size,
-                          .version = std::move(version)};
+                          .version = std::move(version.text),
+                          .may_change_unseen = version.of_place};
   }
 
   // The answer of a map, in blocks of the requested size if its own are smaller.
   absl::StatusOr<MetadataSource> FromMap(absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor,
-                                         std::string version) const {
+                                         DataVersion version) const {
     if (!cursor.ok()) return cursor.status();
     if ((*cursor)->granularity() % options_.block_size == 0) {
       return Source(std::move(cursor), std::move(version));
@@ -235,7 +237,7 @@ class DirectoryProvider final : public SnapshotProvider {
   absl::StatusOr<MetadataSource> FromSource(const SnapshotId& id,
                                             std::unique_ptr<ExtentCursor> cursor,
                                             const absl::StatusOr<Snapshot>& image,
-                                            std::string version) const {
+                                            DataVersion version) const {
     if (image.ok() && image->size() != cursor->capacity()) {
       return absl::FailedPreconditionError(
           absl::StrCat("snapshot ", Quote(id.id), ": its image has ", image->size(),

@@ -11,7 +11,8 @@ namespace cbt {
 
 absl::StatusOr<LazyMap> OpenMaps::Open(OwnedDescriptor descriptor, const std::string& path,
                                        const std::string& name, uint64_t checksum) {
-  const std::string version = FileVersion(descriptor.number());
+  const DataVersion state = FileVersion(descriptor.number());
+  const std::string version = state.of_place ? "" : state.text;
   const std::string key = absl::StrCat(version, path);
   const Clock::time_point now = Clock::now();
   if (!version.empty()) {

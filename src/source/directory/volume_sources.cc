@@ -19,7 +19,6 @@
 #include "cbt/source/byte_stream.h"
 #include "cbt/units.h"
 #include "source/directory/beneath.h"
-#include "source/input/file_version.h"
 #include "source/open/source_request.h"
 
 namespace cbt {
@@ -198,7 +197,7 @@ absl::Status VolumeSources::CheckNames(const Entry& entry, const OpenedSource& s
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeSources::Open(
-    const std::string& base, const std::string& target, uint64_t block_size, std::string* version,
+    const std::string& base, const std::string& target, uint64_t block_size, DataVersion* version,
     const std::stop_token& stop) const {
   const Entry* found = nullptr;
   for (const Entry& entry : entries_) {
@@ -220,14 +219,19 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeSources::Open(
   options.time_limit = rules_->time;
   options.stop = stop;
   // Captured by value: the cursor of a chain of files may outlive this object.
-  const auto files = std::make_shared<std::string>();
+  const auto files = std::make_shared<DataVersion>();
+  // What an NBD server serves there, and since when, can't be known.
+  files->of_place = IsNbdAddress(found->address);
   options.open = [self = VolumeSources(root_, volume_, *rules_), files](const std::string& path) {
     absl::StatusOr<int> descriptor = self.OpenFile(path);
-    if (descriptor.ok()) *files += FileVersion(*descriptor);
+    if (descriptor.ok()) files->Add(FileVersion(*descriptor));
     return descriptor;
   };
   absl::StatusOr<OpenedSource> source = OpenSource(found->address, options);
-  if (version != nullptr) *version = absl::StrCat("source:", found->text, "\n", *files);
+  if (version != nullptr) {
+    *version = {.text = absl::StrCat("source:", found->text, "\n", files->text),
+                .of_place = files->of_place};
+  }
   if (source.ok() && source->format == SourceFormat::kImage &&
       !found->options.spec.format.has_value()) {
     // Images are snapshots here without a `*.source` file. One that is an image only because no

@@ -18,6 +18,7 @@
 #include "cbt/source/open.h"
 #include "source/directory/allowed_sources.h"
 #include "source/directory/snapshot_folder.h"
+#include "source/input/file_version.h"
 
 namespace cbt {
 
@@ -53,11 +54,11 @@ class VolumeSources {
   // Errors: FAILED_PRECONDITION if the source can't be used, or if there are several; UNAVAILABLE
   //         if an NBD server can't be reached, DEADLINE_EXCEEDED if the source takes too long,
   //         CANCELLED after `stop` was requested, which the cursor heeds too.
-  // `version`: receives a text that changes with the entry and with the files that it was read
-  // from; it does not reflect changes on an NBD server.
+  // `version`: receives that of the entry and of the files that it was read from. Of an NBD server
+  // and of block devices only the place is known.
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Open(const std::string& base,
                                                      const std::string& target, uint64_t block_size,
-                                                     std::string* version = nullptr,
+                                                     DataVersion* version = nullptr,
                                                      const std::stop_token& stop = {}) const;
 
   // True if a source names the snapshot.

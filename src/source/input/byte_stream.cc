@@ -24,8 +24,9 @@ namespace {
 
 class MemoryStream final : public ByteStream {
  public:
-  MemoryStream(std::span<const uint8_t> bytes, std::string_view label)
-      : ByteStream(std::string(label)), bytes_(bytes) {}
+  MemoryStream(std::shared_ptr<const void> owner, std::span<const uint8_t> bytes,
+               std::string_view label)
+      : ByteStream(std::string(label)), owner_(std::move(owner)), bytes_(bytes) {}
 
  private:
   absl::StatusOr<size_t> DoRead(std::span<uint8_t> out) override {
@@ -41,6 +42,7 @@ class MemoryStream final : public ByteStream {
     return there;
   }
 
+  const std::shared_ptr<const void> owner_;  // of the bytes; empty if the caller keeps them
   std::span<const uint8_t> bytes_;
 };
 
@@ -216,9 +218,13 @@ std::unique_ptr<ByteStream> MakeDescriptorStream(int descriptor, std::string_vie
   return stream;
 }
 
-std::unique_ptr<ByteStream> MakeMemoryStream(std::span<const uint8_t> bytes,
-                                             std::string_view label) {
-  return std::make_unique<MemoryStream>(bytes, label);
+std::unique_ptr<ByteStream> MakeMemoryStream(SharedBytes bytes, std::string_view label) {
+  return std::make_unique<MemoryStream>(bytes.owner(), bytes.bytes(), label);
+}
+
+std::unique_ptr<ByteStream> MakeBorrowedMemoryStream(std::span<const uint8_t> bytes,
+                                                     std::string_view label) {
+  return std::make_unique<MemoryStream>(nullptr, bytes, label);
 }
 
 }  // namespace cbt

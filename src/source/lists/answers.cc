@@ -2,6 +2,8 @@
 // complete; without it the answer is refused.
 #include <algorithm>
 #include <charconv>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -66,6 +68,25 @@ class Tuples {
   bool complete_ = false;
 };
 
+// What the head of an answer says about where it comes from, by key. Parts that differ are of
+// different answers.
+class Head {
+ public:
+  static bool Has(std::string_view key) noexcept {
+    return key == "base" || key == "snapshot" || key == "source_version";
+  }
+  absl::Status Take(std::string_view key, std::string value) {
+    if (values_.emplace(key, std::move(value)).second) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat("\"", AbslView(key), "\" is there twice"));
+  }
+  void clear() noexcept { values_.clear(); }
+  bool empty() const noexcept { return values_.empty(); }
+  friend bool operator==(const Head&, const Head&) = default;
+
+ private:
+  std::map<std::string, std::string, std::less<>> values_;
+};
+
 absl::Status Failed(std::string_view why) {
   return absl::DataLossError(
       absl::StrCat("the answer ended with an error: ", AbslView(why.substr(0, 1000))));
@@ -104,6 +125,7 @@ class JsonReader final : public JsonEvents {
   struct Object {
     std::optional<uint64_t> offset, size, capacity, tuples, bytes, starting_offset, ending_offset;
     std::optional<std::string> type, digest, error;
+    Head head;
     bool complete = false;
     bool metadata = false;
     bool unknown_capacity = false;
@@ -139,6 +161,11 @@ class JsonReader final : public JsonEvents {
     if (key == "block_metadata_type") return TakeText(key, value, object_.type);
     if (key == "digest") return TakeText(key, value, object_.digest);
     if (key == "error") return TakeText(key, value, object_.error);
+    if (Head::Has(key)) {
+      std::optional<std::string> text;
+      absl::Status status = TakeText(key, value, text);
+      return status.ok() ? object_.head.Take(key, *std::move(text)) : status;
+    }
     if (key == "complete") {
       if (value.kind != JsonScalar::Kind::kBool || !value.boolean || object_.complete) {
         return absl::DataLossError("\"complete\" is not true, or twice");
@@ -153,6 +180,9 @@ class JsonReader final : public JsonEvents {
     if (depth == 2) return AddTuple(tuple_);
     if (depth != 0) return absl::OkStatus();
     if (object_.error.has_value()) return Failed(*object_.error);
+    if (!object_.head.empty() && !(lines_ && object_.type.has_value())) {
+      return absl::DataLossError("base, snapshot or source_version outside of the head");
+    }
     if (object_.complete) {
       if (lines_ ? !has_header_ : !object_.metadata) return NoHeader();
       return TakeMarker();
@@ -205,9 +235,14 @@ class JsonReader final : public JsonEvents {
     if (has_header_ && (capacity_ != object_.capacity || type_ != object_.type)) {
       return absl::DataLossError("the objects differ in capacity or block_metadata_type");
     }
+    if (has_header_ && object_.head != head_) {
+      return absl::DataLossError(
+          "the objects are of different answers: they differ in base, snapshot or source_version");
+    }
     has_header_ = true;
     capacity_ = object_.capacity;
     type_ = object_.type;
+    head_ = std::exchange(object_.head, {});
     return absl::OkStatus();
   }
 
@@ -240,7 +275,20 @@ class JsonReader final : public JsonEvents {
   bool has_header_ = false;
   std::optional<uint64_t> capacity_;
   std::optional<std::string> type_;
+  Head head_;
 };
+
+// Takes the capacity that the answer says, if it does; it must not be another than the given one.
+absl::Status AgreeOnCapacity(const ByteStream& stream, std::optional<uint64_t> said,
+                             ImportOptions& known) {
+  if (!said.has_value()) return absl::OkStatus();
+  if (known.capacity.value_or(*said) != *said) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(stream.label(), ": the volume has ", *said, " bytes, not ", *known.capacity));
+  }
+  known.capacity = said;
+  return absl::OkStatus();
+}
 
 absl::StatusOr<ChangeMap> ReadObjects(ByteStream& stream, const ImportOptions& options,
                                       bool lines) {
@@ -250,14 +298,12 @@ absl::StatusOr<ChangeMap> ReadObjects(ByteStream& stream, const ImportOptions& o
   JsonReader reader(tuples, lines);
   if (absl::Status status = ReadJson(stream, reader); !status.ok()) return status;
   ImportOptions known = options;
-  if (reader.capacity().has_value()) known.capacity = reader.capacity();
   if (reader.unknown_capacity()) {
     const absl::StatusOr<uint64_t> capacity = NeededCapacity(stream.label(), options, "the answer");
     if (!capacity.ok()) return capacity.status();
   }
-  if (options.capacity.has_value() && known.capacity != options.capacity) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        stream.label(), ": the volume has ", *known.capacity, " bytes, not ", *options.capacity));
+  if (absl::Status status = AgreeOnCapacity(stream, reader.capacity(), known); !status.ok()) {
+    return status;
   }
   return Finished(stream, tuples, reader.has_blocks() ? tuples.unit() : 1, *changes, known);
 }
@@ -270,7 +316,14 @@ std::optional<uint64_t> NumberIn(std::string_view text) {
   return value;
 }
 
-absl::Status TakeRow(std::string_view line, bool first, Tuples& tuples) {
+// What stands before the tuples of csv. Answers of older versions have no head.
+struct CsvHead {
+  std::optional<uint64_t> capacity;
+  Head head;
+  bool closed = false;  // a tuple or the end marker came
+};
+
+absl::Status TakeRow(std::string_view line, bool first, CsvHead& head, Tuples& tuples) {
   if (first) {
     return line == "byte_offset,size_bytes"
                ? absl::OkStatus()
@@ -281,6 +334,15 @@ absl::Status TakeRow(std::string_view line, bool first, Tuples& tuples) {
   const std::string_view key = line.substr(0, comma);
   const std::string_view rest = line.substr(std::min(comma + 1, line.size()));
   if (key == "error") return Failed(rest);
+  if (key == "capacity" || Head::Has(key)) {
+    if (head.closed) return absl::DataLossError("a row of the head after the tuples");
+    if (Head::Has(key)) return head.head.Take(key, std::string(rest));
+    if (head.capacity.has_value()) return absl::DataLossError("\"capacity\" is there twice");
+    head.capacity = NumberIn(rest);
+    return head.capacity.has_value() ? absl::OkStatus()
+                                     : absl::DataLossError("capacity is not a number");
+  }
+  head.closed = true;
   const std::optional<uint64_t> value = NumberIn(rest);
   if (!value.has_value()) return absl::DataLossError("not a row of two numbers");
   if (key == "complete") return tuples.Complete(*value, {}, {});
@@ -290,7 +352,7 @@ absl::Status TakeRow(std::string_view line, bool first, Tuples& tuples) {
   return tuples.Add(*offset, *value);
 }
 
-absl::Status ReadRows(ByteStream& stream, Tuples& tuples) {
+absl::Status ReadRows(ByteStream& stream, CsvHead& head, Tuples& tuples) {
   constexpr size_t kMaxLine = 8192;
   std::vector<uint8_t> buffer(size_t{64} << 10);
   std::string line;  // the beginning of one that continues in the next buffer
@@ -310,7 +372,7 @@ absl::Status ReadRows(ByteStream& stream, Tuples& tuples) {
       } else if (end == std::string_view::npos) {
         break;
       } else {
-        status = TakeRow(line, number == 0, tuples);
+        status = TakeRow(line, number == 0, head, tuples);
       }
       if (!status.ok()) return At(stream.label(), absl::StrCat("line ", number + 1), status);
       ++number;
@@ -333,13 +395,18 @@ absl::StatusOr<ChangeMap> ReadJsonAnswer(ByteStream& stream, const ImportOptions
 }
 
 absl::StatusOr<ChangeMap> ReadCsvAnswer(ByteStream& stream, const ImportOptions& options) {
-  const absl::StatusOr<uint64_t> capacity = NeededCapacity(stream.label(), options, "csv");
-  if (!capacity.ok()) return capacity.status();
   absl::StatusOr<ChangeCollector> changes = ChangeCollector::Create(options.granularity);
   if (!changes.ok()) return changes.status();
   Tuples tuples(*changes);
-  if (absl::Status status = ReadRows(stream, tuples); !status.ok()) return status;
-  return Finished(stream, tuples, tuples.unit(), *changes, options);
+  CsvHead head;
+  if (absl::Status status = ReadRows(stream, head, tuples); !status.ok()) return status;
+  ImportOptions known = options;
+  if (absl::Status status = AgreeOnCapacity(stream, head.capacity, known); !status.ok()) {
+    return status;
+  }
+  const absl::StatusOr<uint64_t> capacity = NeededCapacity(stream.label(), known, "csv");
+  if (!capacity.ok()) return capacity.status();
+  return Finished(stream, tuples, tuples.unit(), *changes, known);
 }
 
 }  // namespace cbt

@@ -58,7 +58,7 @@ absl::StatusOr<ChangeMap> ChangeCollector::Finish(uint64_t capacity, uint64_t li
   if (!map.ok()) return map.status();
   const VolumeGeometry geometry{capacity, map->view().granularity()};
   if (last_end_ <= AlignUp(capacity, geometry.granularity)) {
-    return ChangeMapAccess::FromBytes(ChangeMapAccess::Storage(*map), (*map)->portable(), geometry);
+    return ChangeMapAccess::FromBytes(ChangeMapAccess::Owner(*map), (*map)->portable(), geometry);
   }
   return WithCapacity(*map, capacity);
 }

@@ -1,7 +1,11 @@
 // Snippets that need cbt::core.
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "cbt/bitmap.h"
 #include "cbt/units.h"
 
 // [change-maps]
@@ -21,6 +25,18 @@ absl::StatusOr<std::unique_ptr<cbt::ExtentCursor>> Spring(cbt::ExtentCursor& cha
   return (*chain)->Delta("2026-03-01", "2026-06-01");  // O(log n) maps, united as it runs
 }
 // [/change-maps]
+
+std::vector<uint8_t> Fetch(const std::string& snapshot);
+
+absl::StatusOr<std::unique_ptr<cbt::ExtentCursor>> Bitmap(const std::string& snapshot,
+                                                          const cbt::VolumeGeometry& geometry) {
+  // [bitmap]
+  std::vector<uint8_t> bits = Fetch(snapshot);
+  auto bitmap = cbt::Bitmap::Create(std::move(bits), /*first_bit=*/0, BlockCount(geometry));
+  if (!bitmap.ok()) return bitmap.status();  // too few bits
+  return cbt::MakeBitmapCursor(*bitmap, geometry);
+  // [/bitmap]
+}
 
 void Use(cbt::Extent extent);
 

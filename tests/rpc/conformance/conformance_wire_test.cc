@@ -130,6 +130,7 @@ constexpr Planted kPlanted[] = {
     {"created", "wire-answer", ":status: 201"},
     {"two-statuses", "wire-answer", "grpc-status: missing, or more than once"},
     {"no-status", "wire-answer", "grpc-status: missing, or more than once"},
+    {"early-status", "wire-answer", "grpc-status: before the end of the answer"},
     {"te-hangs", "wire-te", "no answer within"},
     {"te-cuts", "wire-te", "expected the 40 tuples"},
     {"timeout-hangs", "wire-timeout", "no answer within"},

@@ -17,6 +17,8 @@
 #include "cbt/rpc/server.h"
 #include "cbt/source/directory_provider.h"
 #include "cbt/units.h"
+#include "cbt/wire/digest.h"
+#include "rpc/contract/completeness.h"
 #include "rpc/support/fake_server.h"
 #include "rpc/support/fixture.h"
 #include "rpc/support/sidecar.h"
@@ -27,6 +29,7 @@ namespace source_version_test {
 
 using absl::StatusCode;
 using reference::Ranges;
+using rpc::Completeness;
 using testing::HasSubstr;
 
 constexpr uint64_t kCapacity = kMiB;
@@ -165,8 +168,99 @@ TEST(SourceVersion, AttackUAProgramThatGoesOnInAnotherProcessComparesItToo) {
   EXPECT_OK(ListWhatComes(request).status);
 }
 
+// What is behind the place is another after a call that breaks, and its version is the same.
+class SwappedAtItsPlace {
+ public:
+  SwappedAtItsPlace()
+      : service([this](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
+          const bool breaks = next_breaks.exchange(false);
+          MetadataSource source = Extents(std::make_unique<ScriptedCursor>(
+              kCapacity, 1, std::make_shared<CursorTrace>(),
+              [breaks](uint64_t position, ExtentBatch& batch) -> absl::StatusOr<uint64_t> {
+                if (position == 0) {
+                  batch.push_back({0, breaks ? 4096u : 1024u});
+                  return 4096;
+                }
+                if (breaks) return absl::UnavailableError("the plugin goes away");
+                if (position < 8192) batch.push_back({8192, 4096});
+                return kCapacity;
+              }));
+          source.version = "nbd://127.0.0.1:1/export";
+          source.may_change_unseen = true;
+          return source;
+        }) {}
+
+  std::atomic<bool> next_breaks = false;
+  Service service;
+};
+
+TEST(SourceVersion, LCASourceThatKnowsOnlyItsPlaceIsNotProven) {
+  for (const bool breaks : {true, false}) {
+    // Directly, and behind relays that decode messages and that do not.
+    for (int way = 0; way < 3; ++way) {
+      SwappedAtItsPlace plugin;
+      std::unique_ptr<Sidecar> sidecar;
+      rpc::ListRequest request = RequestTo(plugin.service.server->address());
+      if (way > 0) {
+        sidecar = std::make_unique<Sidecar>(plugin.service.server->address(), way == 1);
+        request = sidecar->Request(rpc::Api::kCsi);
+        request.retry_for = std::chrono::seconds(60);
+      }
+      request.require_proof = true;
+      const Listed refused = ListWhatComes(request);
+      EXPECT_EQ(refused.status.code(), StatusCode::kFailedPrecondition) << refused.status;
+      EXPECT_THAT(refused.status.ToString(), HasSubstr("serve an image file or a change map"));
+      EXPECT_TRUE(refused.tuples.empty());
+      request.require_proof = false;
+      plugin.next_breaks = breaks;
+      const Listed listed = ListWhatComes(request);
+      EXPECT_OK(listed.status);
+      EXPECT_FALSE(plugin.next_breaks);
+      EXPECT_EQ(listed.completeness, Completeness::kProvenForPlace) << way;
+      // What a program keeps of it is no version to go on with.
+      const auto cursor = rpc::RemoteCursor::Open(request);
+      ASSERT_OK(cursor);
+      EXPECT_TRUE((*cursor)->may_change_unseen());
+      request.source_version = (*cursor)->source_version();
+      request.starting_offset = 8192;
+      const absl::Status later = ListWhatComes(request).status;
+      EXPECT_EQ(later.code(), StatusCode::kFailedPrecondition) << later;
+      EXPECT_THAT(later.ToString(), HasSubstr("start again from 0"));
+    }
+  }
+}
+
+// A server that proves each call, and says nothing of the state of its data.
+TEST(SourceVersion, LCPartsWithoutAVersionAreNotProven) {
+  for (const bool resumed : {true, false}) {
+    StreamDigest digest;
+    const uint64_t offset = resumed ? 8192 : 0;
+    const uint64_t length = 4096;
+    digest.Add({&offset, 1}, {&length, 1});
+    Script whole{.messages = {Variable(kCapacity, {{offset, length}})}};
+    whole.trailing =
+        rpc::ProofMetadata(digest, resumed ? 4096 : 0,
+                           rpc::StreamHeader{BlockMetadataType::kVariableLength, kCapacity});
+    const Script broken{.messages = {Variable(kCapacity, {{0, 4096}})},
+                        .status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "goes away")};
+    const FakeServer server([&](const FakeServer::Request& asked) {
+      return resumed && asked.starting_offset() == 0 ? broken : whole;
+    });
+    rpc::ListRequest request = RequestTo(server.address());
+    request.require_proof = true;
+    const Listed listed = ListWhatComes(request);
+    if (resumed) {
+      EXPECT_EQ(listed.status.code(), StatusCode::kFailedPrecondition) << listed.status;
+      EXPECT_THAT(listed.status.ToString(), HasSubstr("reports no version"));
+    } else {
+      EXPECT_OK(listed.status);
+      EXPECT_EQ(listed.completeness, Completeness::kProven);
+    }
+  }
+}
+
 TEST(SourceVersion, AttackUNothingOfWhatTheProviderSaysIsReadFromIt) {
-  EXPECT_EQ(rpc::SourceVersionText(rpc::SourceVersion("a", "b", "inode 12")).size(), 32u);
+  EXPECT_EQ(rpc::SourceVersionText(rpc::SourceVersion("a", "b", "inode 12"), false).size(), 32u);
   const std::vector<std::string> different = {
       rpc::SourceVersion("a", "b", "1"), rpc::SourceVersion("a", "b", "2"),
       rpc::SourceVersion("a", "b", ""),  rpc::SourceVersion(std::nullopt, "b", "1"),

@@ -75,6 +75,72 @@ TEST(MessageProducer, ClientsThatWaitGetTheSameMessages) {
   }
 }
 
+// A cursor of the plugin's own that reads what the provider fetched, also while it is destroyed.
+class Borrowing final : public ExtentCursor {
+ public:
+  explicit Borrowing(const std::vector<Extent>& extents)
+      : ExtentCursor({.capacity = kMiB, .granularity = kBlock}), extents_(extents) {}
+  ~Borrowing() override { EXPECT_EQ(extents_.size(), 2u); }
+
+ private:
+  absl::Status DoSeek(uint64_t) override { return absl::OkStatus(); }
+  absl::StatusOr<uint64_t> DoNext(ExtentBatch& batch) override {
+    for (const Extent extent : extents_) batch.push_back(extent);
+    return capacity();
+  }
+
+  const std::vector<Extent>& extents_;
+};
+
+// What is kept is there until the cursor is gone: at the end of a stream, in the middle, and when
+// the source is refused. The vector is emptied as it dies, so that a look at it fails without a
+// sanitizer too.
+TEST(MessageProducer, LAKeepsWhatACursorBorrows) {
+  for (const bool refused : {false, true}) {
+    for (const bool runs : {true, false}) {
+      bool alive = false;
+      {
+        test::FunctionProvider provider([&](const test::FunctionProvider::Call&) {
+          alive = true;
+          const std::shared_ptr<std::vector<Extent>> fetched(
+              new std::vector<Extent>{{0, kBlock}, {4 * kBlock, kBlock}},
+              [&alive](std::vector<Extent>* dying) {
+                dying->clear();
+                delete dying;
+                alive = false;
+              });
+          MetadataSource source{.keep_alive = fetched,
+                                .cursor = std::make_unique<Borrowing>(*fetched)};
+          source.summary = [extents = fetched.get()](uint64_t) {
+            return StreamSummary{.tuples = extents->size()};
+          };
+          if (refused) source.type = BlockMetadataType::kUnknown;
+          return absl::StatusOr<MetadataSource>(std::move(source));
+        });
+        const StreamOptions options;
+        AdmittedRequest request;
+        request.target_snapshot_id = "s";
+        request.max_results = 1;
+        MessageProducer producer(kCsiContract, provider, std::move(request), options,
+                                 SlicePool::Create(options.message_bytes, kMiB), std::nullopt);
+        Sink sink;
+        std::optional<OutMessage> message;
+        const auto run = [&] {
+          return producer.Run({}, MessageProducer::Clock::now() + std::chrono::hours(1), sink,
+                              message);
+        };
+        absl::StatusOr<MessageProducer::Outcome> outcome = run();
+        EXPECT_EQ(outcome.ok(), !refused) << outcome.status();
+        EXPECT_EQ(alive, !refused);
+        while (runs && outcome.ok() && *outcome != MessageProducer::Outcome::kComplete) {
+          outcome = run();
+        }
+      }
+      EXPECT_FALSE(alive);
+    }
+  }
+}
+
 std::vector<Extent> PackedAndBack(const std::vector<Extent>& extents, size_t from) {
   ExtentBatch batch(std::max<size_t>(extents.size(), 1));
   for (const Extent extent : extents) batch.push_back(extent);

@@ -205,6 +205,48 @@ TEST(RelayProof, AttackJAKeyOfTheProofThatIsThereTwiceIsADifference) {
   EXPECT_EQ(listed.completeness, Completeness::kProven);
 }
 
+// A value in the headers and another in the trailers are two.
+TEST(RelayProof, LBAKeyInHeadersAndTrailersIsGivenTwice) {
+  const Script plain{.messages = {Variable(kMiB, {{0, 4096}})}};
+  const uint64_t offset = 0;
+  const uint64_t length = 4096;
+  StreamDigest digest;
+  digest.Add({&offset, 1}, {&length, 1});
+  const rpc::Metadata proof =
+      rpc::ProofMetadata(digest, 0, rpc::StreamHeader{BlockMetadataType::kVariableLength, kMiB});
+  std::vector<Script> scripts;
+  for (const auto& [key, value] : proof) {
+    for (const std::string& other : {value, std::string("7")}) {
+      scripts.push_back(plain);
+      scripts.back().initial = {{key, other}};
+      scripts.back().trailing = proof;
+    }
+  }
+  for (const char* late : {"a", "b"}) {
+    scripts.push_back(plain);
+    scripts.back().initial = {{"cbt-source-version", "a"}};
+    scripts.back().trailing = proof;
+    scripts.back().trailing.emplace_back("cbt-source-version", late);
+  }
+  for (const Script& script : scripts) {
+    const FakeServer plugin(script);
+    rpc::ListRequest request;
+    request.address = plugin.address();
+    request.snapshot_id = std::string("s");
+    request.retry_for = {};
+    const Listed direct = ListWhatComes(request);
+    EXPECT_EQ(direct.status.code(), StatusCode::kDataLoss) << direct.status;
+    EXPECT_THAT(direct.status.ToString(), HasSubstr("is given more than once"));
+    for (const bool check : {true, false}) {
+      const Sidecar sidecar(plugin.address(), check);
+      for (const rpc::Api api : {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession}) {
+        const Listed listed = ListWhatComes(sidecar.Request(api));
+        EXPECT_EQ(listed.status.code(), StatusCode::kInternal) << listed.status;
+      }
+    }
+  }
+}
+
 TEST(RelayProof, AttackJASourceVersionThatIsThereTwiceIsRefused) {
   Script script{.messages = {Variable(kMiB, {{0, 4096}})}};
   script.initial = {{"cbt-source-version", "a"}, {"cbt-source-version", "b"}};

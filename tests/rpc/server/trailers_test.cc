@@ -115,6 +115,11 @@ TEST(Proofs, AttackJSayWhereTheyBegin) {
   Lines relayed = sent(rpc::ProofScope::kRelay);
   EXPECT_EQ(relayed["cbt-proof-scope"], "relay");
   EXPECT_EQ(verdict(relayed), rpc::ProofVerdict::kHoldsFromRelay);
+  Lines placed = sent(rpc::ProofScope::kPlace);
+  EXPECT_EQ(placed["cbt-proof-scope"], "place");
+  EXPECT_EQ(verdict(placed), rpc::ProofVerdict::kHoldsForPlace);
+  placed["cbt-tuple-count"] = "1";
+  EXPECT_EQ(verdict(placed), rpc::ProofVerdict::kDiffers);
   // A scope of a later version must not count as the source.
   relayed["cbt-proof-scope"] = "elsewhere";
   EXPECT_EQ(verdict(relayed), rpc::ProofVerdict::kHoldsFromRelay);

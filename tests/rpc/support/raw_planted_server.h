@@ -285,6 +285,7 @@ class RawPlantedServer {
       Stream& stream = streams_.at(id);
       FieldList head = {{":status", Has("created") ? "201" : "200"},
                         {"content-type", Has("html") ? "text/html" : "application/grpc"}};
+      if (Has("early-status")) head.emplace_back("grpc-status", "14");
       connection_.Send(Of(id, HeadersFrame(head)));
       for (size_t i = 0; i < messages; ++i) stream.answer += MessageBytes(Message(i));
       if (Has("swapped")) {

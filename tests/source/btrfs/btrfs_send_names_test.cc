@@ -25,7 +25,7 @@ using test::ValueOf;
 constexpr uint64_t kSize = kMiB;
 
 Ranges Read(const std::string& bytes, const BtrfsSendOptions& options) {
-  const auto stream = MakeMemoryStream(
+  const auto stream = MakeBorrowedMemoryStream(
       {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "the stream");
   return test::RangesOf(ValueOf(ReadBtrfsSend(*stream, options)));
 }

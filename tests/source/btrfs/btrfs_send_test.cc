@@ -21,7 +21,7 @@ using test::Little;
 using test::ValueOf;
 
 absl::StatusOr<ChangeMap> Read(const std::string& bytes, const BtrfsSendOptions& options = {}) {
-  const auto stream = MakeMemoryStream(
+  const auto stream = MakeBorrowedMemoryStream(
       {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "the stream");
   return ReadBtrfsSend(*stream, options);
 }

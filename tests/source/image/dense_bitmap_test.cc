@@ -95,10 +95,10 @@ RC_GTEST_PROP(DenseBitmap, EveryLayoutAtEveryOffset, ()) {
     cursors.push_back(*std::move(cursor));
   };
   add(MakeDenseBitmapCursor(ImageOf(file), layout, capacity));
-  const auto raw = MakeMemoryStream(file, "bits");
+  const auto raw = MakeBorrowedMemoryStream(file, "bits");
   add(ReadDenseBitmap(*raw, false, layout, capacity));
-  const auto base64 =
-      MakeMemoryStream({reinterpret_cast<const uint8_t*>(encoded.data()), encoded.size()}, "bits");
+  const auto base64 = MakeBorrowedMemoryStream(
+      {reinterpret_cast<const uint8_t*>(encoded.data()), encoded.size()}, "bits");
   add(ReadDenseBitmap(*base64, true, layout, capacity));
   const Ranges expected = Expected(set, granularity, capacity);
   for (const auto& cursor : cursors) {
@@ -121,7 +121,7 @@ RC_GTEST_PROP(DenseBitmap, EveryLayoutAtEveryOffset, ()) {
     file.resize(needed - 1);
     RC_ASSERT(MakeDenseBitmapCursor(ImageOf(file), layout, capacity).status().code() ==
               StatusCode::kInvalidArgument);
-    const auto stream = MakeMemoryStream(file, "bits");
+    const auto stream = MakeBorrowedMemoryStream(file, "bits");
     RC_ASSERT(!ReadDenseBitmap(*stream, false, layout, capacity).ok());
   }
 }
@@ -165,7 +165,7 @@ TEST(DenseBitmap, LayoutsThatAreNone) {
             StatusCode::kInvalidArgument);
   EXPECT_EQ(code({.granularity = 512}), StatusCode::kOk);
   const std::string no_base64 = "!!!!!!!!";
-  const auto stream = MakeMemoryStream(
+  const auto stream = MakeBorrowedMemoryStream(
       {reinterpret_cast<const uint8_t*>(no_base64.data()), no_base64.size()}, "bits");
   EXPECT_EQ(ReadDenseBitmap(*stream, true, {.granularity = 512}, 4096).status().code(),
             StatusCode::kDataLoss);

@@ -39,7 +39,7 @@ class ByteStreams : public testing::TestWithParam<Kind> {
   ByteStreams& operator=(const ByteStreams&) = delete;
 
   std::unique_ptr<ByteStream> Open(const std::vector<uint8_t>& bytes) {
-    if (GetParam() == Kind::kMemory) return MakeMemoryStream(bytes, "input");
+    if (GetParam() == Kind::kMemory) return MakeBorrowedMemoryStream(bytes, "input");
     if (GetParam() == Kind::kFile) {
       std::ofstream(folder_.path() + "/f", std::ios::binary)
           .write(reinterpret_cast<const char*>(bytes.data()),

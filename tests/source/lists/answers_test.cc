@@ -49,6 +49,47 @@ TEST(AnswersTest, AreReadWithTheirSize) {
                  kInvalidArgument, "the volume has 16384 bytes, not 32768");
 }
 
+// The head says which snapshots and which state of them an answer is about: parts of two are not
+// one.
+TEST(AnswersTest, LDHeadsAreCompared) {
+  const std::string names = ",\"base\":\"v/mon\",\"snapshot\":\"v/tue\",\"source_version\":\"1\"";
+  const std::string capacity = "\"volume_capacity_bytes\":16384";
+  const std::string lines = test::WriteNdjson(kRanges, kCapacity);
+  EXPECT_RANGES(Ndjson(Replaced(lines, capacity, capacity + names)), {{0, 4096}, {8192, 4096}});
+  EXPECT_REFUSED(Ndjson(Replaced(lines, capacity, capacity + names + names)), kDataLoss, "twice");
+  EXPECT_REFUSED(Ndjson(Replaced(lines, "\"size_bytes\":4096", "\"size_bytes\":4096" + names)),
+                 kDataLoss, "outside of the head");
+  EXPECT_REFUSED(Ndjson(Replaced(lines, "\"complete\":true", "\"complete\":true" + names)),
+                 kDataLoss, "outside of the head");
+  // Objects of groups; each repeats the head.
+  const std::string objects = test::WriteJson({{0, 4096}, {8192, 4096}, {12288, 1024}}, kCapacity);
+  const size_t second = objects.rfind(capacity);
+  ASSERT_NE(second, objects.find(capacity));
+  const auto with = [&](const std::string& first, const std::string& later) {
+    std::string text = objects;
+    text.replace(second, capacity.size(), capacity + later);
+    return Json(Replaced(text, capacity, capacity + first));
+  };
+  EXPECT_OK(with(names, names));
+  EXPECT_REFUSED(with(names, Replaced(names, "\"1\"", "\"2\"")), kDataLoss, "different answers");
+  EXPECT_REFUSED(with(names, Replaced(names, "v/mon", "v/sun")), kDataLoss, "different answers");
+  EXPECT_REFUSED(with(names, ""), kDataLoss, "different answers");
+  EXPECT_REFUSED(with("", names), kDataLoss, "different answers");
+  // csv has rows.
+  const std::string rows = test::WriteCsv(kRanges, kCapacity);
+  const std::string first = "byte_offset,size_bytes\n";
+  const std::string head = "capacity,16384\nbase,v/mon\nsnapshot,\"v,tue\"\nsource_version,1\n";
+  EXPECT_RANGES(Csv(Replaced(rows, first, first + head), {}), {{0, 4096}, {8192, 4096}});
+  EXPECT_REFUSED(Csv(Replaced(rows, first, first + head), {.capacity = 32768}), kInvalidArgument,
+                 "the volume has 16384 bytes, not 32768");
+  for (const char* row : {"capacity,16384\n", "base,v/mon\n", "source_version,1\n"}) {
+    EXPECT_REFUSED(Csv(Replaced(rows, first, first + head + row)), kDataLoss, "twice");
+    EXPECT_REFUSED(Csv(Replaced(rows, "0,4096\n", std::string("0,4096\n") + row)), kDataLoss,
+                   "after the tuples");
+  }
+  EXPECT_REFUSED(Csv(Replaced(rows, first, first + "capacity,large\n")), kDataLoss, "not a number");
+}
+
 TEST(AnswersTest, WithoutTheEndMarkerAreRefused) {
   std::string lines = test::WriteNdjson(kRanges, kCapacity);
   lines.erase(lines.find("{\"complete\""));

@@ -36,7 +36,7 @@ std::span<const uint8_t> BytesOf(const std::string& text) {
 
 absl::StatusOr<ChangeMap> Read(const Listing& listing, const std::string& text,
                                const ImportOptions& options) {
-  const auto stream = MakeMemoryStream(BytesOf(text), "list");
+  const auto stream = MakeBorrowedMemoryStream(BytesOf(text), "list");
   return listing.read(*stream, options);
 }
 

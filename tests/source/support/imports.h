@@ -27,7 +27,7 @@ inline std::string Sample(const std::string& name) { return ReadFile(SamplePath(
 template <typename Read, typename... Options>
 absl::StatusOr<ChangeMap> From(Read read, const std::string& text, const Options&... options) {
   const auto stream =
-      MakeMemoryStream({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, "in");
+      MakeBorrowedMemoryStream({reinterpret_cast<const uint8_t*>(text.data()), text.size()}, "in");
   return read(*stream, options...);
 }
 

@@ -12,6 +12,7 @@ namespace {
 
 constexpr std::string_view kStatusKey = "grpc-status";
 constexpr std::string_view kTextKey = "grpc-message";
+constexpr std::string_view kContentTypeKey = "content-type";
 constexpr int kHttpOk = 200;
 
 absl::Status MakeStatus(absl::StatusCode code, std::string_view text) {
@@ -75,14 +76,21 @@ void Response::OnHeaders(const HeaderBlock& headers, bool end) {
   if (ended()) return;
   if (http_status_ != 0) return Fail(absl::StatusCode::kInternal, "the server sent headers twice");
   http_status_ = HttpStatusOf(headers);
+  Fields& fields = end ? trailing_ : initial_;
+  absl::Status kept = Keep(headers, fields);
   is_grpc_ =
-      http_status_ == kHttpOk && IsGrpcContentType(headers.Find("content-type").value_or(""));
-  if (end) return OnTrailers(headers);
-  if (absl::Status status = Keep(headers, initial_); !status.ok()) {
-    status_ = std::move(status);
+      http_status_ == kHttpOk && IsGrpcContentType(Only(fields, kContentTypeKey).value_or(""));
+  if (end) {
+    has_trailers_ = true;
+    if (!kept.ok()) end_ = std::move(kept);
+  } else if (!kept.ok()) {
+    status_ = std::move(kept);
   } else if (!is_grpc_) {
     // The body is not gRPC messages.
     status_ = NotGrpc();
+  } else if (Only(initial_, kStatusKey).has_value()) {
+    // Whatever the trailers say: an error here and OK there must not be OK.
+    Fail(absl::StatusCode::kUnknown, "the server gave a status before the end of its answer");
   }
 }
 
@@ -143,6 +151,7 @@ std::optional<std::string_view> Response::Initial(std::string_view key) const {
 }
 
 std::optional<std::string_view> Response::Trailing(std::string_view key) const {
+  if (Only(initial_, key).has_value() && Only(trailing_, key).has_value()) return kGivenTwice;
   return Only(trailing_, key);
 }
 

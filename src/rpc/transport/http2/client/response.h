@@ -18,10 +18,10 @@
 namespace cbt::rpc::http2 {
 
 // Turns the frames of an answer into messages and a status, by the rules of gRPC's
-// PROTOCOL-HTTP2.md. The status is OK in one case only: the answer is gRPC's, its trailers have
-// exactly one grpc-status, which is 0, and all bytes before them were complete messages that have
-// been taken. Belongs to one thread at a time. Functions throw std::bad_alloc, and the answer has
-// then failed.
+// PROTOCOL-HTTP2.md. The status is OK in one case only: the answer is gRPC's, headers and trailers
+// together have exactly one grpc-status, which is in the last of them and is 0, and all bytes
+// before it were complete messages that have been taken. Belongs to one thread at a time. Functions
+// throw std::bad_alloc, and the answer has then failed.
 class Response {
  public:
   // Longer messages (bytes) end the answer.
@@ -49,7 +49,8 @@ class Response {
 
   size_t buffered() const noexcept { return reader_.buffered(); }
 
-  // The only value of `key`; kGivenTwice if there are several. Values of "-bin" keys are decoded.
+  // The only value of `key`; kGivenTwice if there are several, for Trailing() also if the headers
+  // have one too. Values of "-bin" keys are decoded.
   std::optional<std::string_view> Initial(std::string_view key) const;
   std::optional<std::string_view> Trailing(std::string_view key) const;
 

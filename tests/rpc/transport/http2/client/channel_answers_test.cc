@@ -130,6 +130,54 @@ TEST_F(ChannelAnswers, WithoutAStatusNothingIsOk) {
   }
 }
 
+// Headers and trailers are one answer with one status, whatever the trailers say.
+TEST_F(ChannelAnswers, LBAStatusBeforeTheEndIsNoSuccess) {
+  const std::string body = DataFrame(MessageBytes("one"));
+  for (const char* early : {"0", "14", "zero", ""}) {
+    FieldList head = kHead;
+    head.emplace_back("grpc-status", early);
+    const std::string begin = HeadersFrame(head);
+    for (const char* late : {"0", "14"}) {
+      Refused(early, begin + body + Trailers({{"grpc-status", late}}), StatusCode::kUnknown,
+              "status before the end");
+      Refused(early, begin + Trailers({{"grpc-status", late}}), StatusCode::kUnknown);
+    }
+    Refused(early, begin + body + Trailers({{"x", "y"}}), StatusCode::kUnknown);
+    Refused(early, begin + DataFrame("", true), StatusCode::kUnknown);
+    head.emplace_back("grpc-status", "0");
+    Refused(early, HeadersFrame(head) + body + Trailers(), StatusCode::kUnknown);
+    Refused(early, HeadersFrame(head, true), StatusCode::kUnknown, "more than once");
+  }
+  // The status of an interim response does not count, and it does not end anything.
+  const std::string interim = HeadersFrame({{":status", "103"}, {"grpc-status", "0"}});
+  Refused("interim", interim + Head() + body + DataFrame("", true), StatusCode::kUnknown, "",
+          {"one"});
+  Refused("interim", interim + Head() + body + Trailers({{"grpc-status", "14"}}),
+          StatusCode::kUnavailable, "", {"one"});
+}
+
+TEST_F(ChannelAnswers, LBOneHttpStatusAndOneContentType) {
+  const std::string rest = DataFrame(MessageBytes("one")) + Trailers();
+  for (const char* other : {"200", "503"}) {
+    for (const bool first : {true, false}) {
+      FieldList head = kHead;
+      head.insert(first ? head.begin() : head.begin() + 1, {":status", other});
+      EXPECT_FALSE(Ask(HeadersFrame(head) + rest).status.ok()) << other;
+    }
+  }
+  EXPECT_FALSE(Ask(HeadersFrame({kHead[1]}) + rest).status.ok());
+  EXPECT_FALSE(Ask(Head() + DataFrame(MessageBytes("one")) +
+                   Trailers({{":status", "200"}, {"grpc-status", "0"}}))
+                   .status.ok());
+  for (const char* other : {"application/grpc", "text/html"}) {
+    for (const bool first : {true, false}) {
+      FieldList head = kHead;
+      head.insert(first ? head.begin() + 1 : head.end(), {"content-type", other});
+      Refused(other, HeadersFrame(head) + rest, StatusCode::kUnknown, "not of gRPC");
+    }
+  }
+}
+
 TEST_F(ChannelAnswers, ACutMessageIsNotTheEnd) {
   for (size_t cut = 1; cut < MessageBytes("two").size(); ++cut) {
     const std::string start =
@@ -374,7 +422,8 @@ TEST_F(ChannelAnswers, MetadataIsKept) {
   EXPECT_EQ(call->Initial("d-bin"), "given more than once");
   EXPECT_EQ(call->Initial("grpc-status"), std::nullopt);
   EXPECT_EQ(call->Initial(":status"), std::nullopt);
-  EXPECT_EQ(call->Trailing("a"), "3");
+  // Once in each: a value that differs must not be overlooked.
+  EXPECT_EQ(call->Trailing("a"), "given more than once");
   EXPECT_EQ(call->Trailing("e-bin"), "");
   EXPECT_EQ(call->Trailing("b"), std::nullopt);
   channel = nullptr;
