@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/parse_number.h"
 #include "cbt/extent.h"
+#include "driver/health.h"
 
 namespace cbt::driver {
 namespace {
@@ -229,7 +230,8 @@ grpc::Status ControllerService::ControllerGetCapabilities(
     for (const auto type :
          {Rpc::CREATE_DELETE_VOLUME, Rpc::LIST_VOLUMES, Rpc::GET_CAPACITY, Rpc::CLONE_VOLUME,
           Rpc::EXPAND_VOLUME, Rpc::GET_VOLUME, Rpc::CREATE_DELETE_SNAPSHOT, Rpc::LIST_SNAPSHOTS,
-          Rpc::GET_SNAPSHOT, Rpc::SINGLE_NODE_MULTI_WRITER}) {
+          Rpc::GET_SNAPSHOT, Rpc::SINGLE_NODE_MULTI_WRITER, Rpc::GET_VOLUME_HEALTH,
+          Rpc::LIST_VOLUME_HEALTH}) {
       response->add_capabilities()->mutable_rpc()->set_type(type);
     }
     return absl::OkStatus();
@@ -342,6 +344,46 @@ grpc::Status ControllerService::ControllerGetVolume(
     response->mutable_status();
     return absl::OkStatus();
   });
+}
+
+grpc::Status ControllerService::ControllerGetVolumeHealth(
+    grpc::ServerContext*, const csi::v1::ControllerGetVolumeHealthRequest* request,
+    csi::v1::ControllerGetVolumeHealthResponse* response) {
+  return calls_.Run("/csi.v1.Controller/ControllerGetVolumeHealth", [&] {
+    if (absl::Status id = Require(request->volume_id(), "volume_id"); !id.ok()) return id;
+    const std::optional<Volume> volume = store_.catalog().FindVolume(request->volume_id());
+    if (!volume.has_value() || volume->record.removed) {
+      return absl::NotFoundError("there is no volume " + request->volume_id());
+    }
+    driver::FillIn(*response->mutable_volume_health(), volume->id, health_(volume->id));
+    return absl::OkStatus();
+  });
+}
+
+absl::Status ControllerService::DoListHealth(
+    const csi::v1::ControllerListVolumeHealthRequest& request,
+    csi::v1::ControllerListVolumeHealthResponse& response) const {
+  const absl::Status valid = CheckPage(request.max_entries(), request.starting_token(), IsVolumeId);
+  if (!valid.ok()) return valid;
+  const Page<Volume> page = store_.catalog().ListVolumes(request.starting_token(), 0);
+  for (const Volume& volume : page.entries) {
+    csi::v1::VolumeHealth health;
+    driver::FillIn(health, volume.id, health_(volume.id));
+    if (health.health_statuses().empty()) continue;
+    if (request.max_entries() > 0 && response.entries_size() == request.max_entries()) {
+      response.set_next_token(response.entries().rbegin()->volume_id());
+      break;
+    }
+    *response.add_entries() = std::move(health);
+  }
+  return absl::OkStatus();
+}
+
+grpc::Status ControllerService::ControllerListVolumeHealth(
+    grpc::ServerContext*, const csi::v1::ControllerListVolumeHealthRequest* request,
+    csi::v1::ControllerListVolumeHealthResponse* response) {
+  return calls_.Run("/csi.v1.Controller/ControllerListVolumeHealth",
+                    [&] { return DoListHealth(*request, *response); });
 }
 
 }  // namespace cbt::driver

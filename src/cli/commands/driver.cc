@@ -14,7 +14,7 @@
 #include "cli/support/status.h"
 
 namespace cbt::cli {
-void AddDriver(CLI::App& app, Command& command, const DriverRunner& runner) {
+void AddDriver(CLI::App& app, Command& command, const DriverPrograms& programs) {
   CLI::App* const sub = app.add_subcommand(
       "driver", "Run a CSI driver of volumes that track their changes, on one node");
   const auto arguments = std::make_shared<DriverArguments>();
@@ -53,7 +53,7 @@ void AddDriver(CLI::App& app, Command& command, const DriverRunner& runner) {
   sub->footer(
       "Example: beside the sidecars of Kubernetes, in a Pod\n"
       "  cbt driver --endpoint unix:///csi/csi.sock --node-id worker-1 --state-dir /var/lib/cbt");
-  sub->callback([arguments, &command, runner] {
+  sub->callback([arguments, &command, runner = programs.driver] {
     command = [arguments, runner] { return Report("driver", runner(*arguments)); };
   });
 }

@@ -24,8 +24,8 @@
 #include "absl/strings/str_join.h"
 #include "base/descriptor.h"
 #include "base/file_io.h"
-#include "driver/node/mounts.h"
-#include "driver/node/program.h"
+#include "driver/system/mounts.h"
+#include "driver/system/program.h"
 #include "volume/control.h"
 
 namespace cbt::driver {

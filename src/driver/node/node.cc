@@ -18,8 +18,8 @@
 #include "base/descriptor.h"
 #include "base/file_io.h"
 #include "cbt/change_map.h"
-#include "driver/node/mounts.h"
-#include "driver/node/program.h"
+#include "driver/system/mounts.h"
+#include "driver/system/program.h"
 
 namespace cbt::driver {
 namespace {

@@ -1,6 +1,6 @@
 // Programs of the system that the driver runs: nbdkit, nbdfuse, losetup, mkfs.
-#ifndef CBT_DRIVER_NODE_PROGRAM_H_
-#define CBT_DRIVER_NODE_PROGRAM_H_
+#ifndef CBT_DRIVER_SYSTEM_PROGRAM_H_
+#define CBT_DRIVER_SYSTEM_PROGRAM_H_
 
 #include <chrono>
 #include <string>
@@ -36,4 +36,4 @@ bool IsInstalled(const std::string& program);
 
 }  // namespace cbt::driver
 
-#endif  // CBT_DRIVER_NODE_PROGRAM_H_
+#endif  // CBT_DRIVER_SYSTEM_PROGRAM_H_

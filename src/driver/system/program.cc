@@ -1,4 +1,4 @@
-#include "driver/node/program.h"
+#include "driver/system/program.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 // Mounts of this node.
-#ifndef CBT_DRIVER_NODE_MOUNTS_H_
-#define CBT_DRIVER_NODE_MOUNTS_H_
+#ifndef CBT_DRIVER_SYSTEM_MOUNTS_H_
+#define CBT_DRIVER_SYSTEM_MOUNTS_H_
 
 #include <string>
 
@@ -25,4 +25,4 @@ absl::Status UnmountLazily(const std::string& path);
 
 }  // namespace cbt::driver
 
-#endif  // CBT_DRIVER_NODE_MOUNTS_H_
+#endif  // CBT_DRIVER_SYSTEM_MOUNTS_H_

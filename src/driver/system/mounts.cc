@@ -1,4 +1,4 @@
-#include "driver/node/mounts.h"
+#include "driver/system/mounts.h"
 
 #include <sys/mount.h>
 
