@@ -1,6 +1,5 @@
 #include "driver/node/attachment.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,97 +8,38 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <optional>
 #include <string>
-#include <string_view>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/descriptor.h"
 #include "base/file_io.h"
 #include "driver/node/mounts.h"
 #include "driver/node/program.h"
-#include "volume/control.h"
+#include "driver/node/system.h"
 
 namespace cbt::driver {
 namespace {
 
-constexpr std::chrono::milliseconds kStatePoll{20};
 constexpr std::chrono::seconds kStartTime{30};
 constexpr std::chrono::seconds kStopTime{30};
-constexpr char kBlockDevices[] = "/sys/block";
 
-// False after the time.
-template <typename Condition>
-bool WaitFor(Condition condition, std::chrono::seconds time) {
-  const auto latest = std::chrono::steady_clock::now() + time;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > latest) return false;
-    std::this_thread::sleep_for(kStatePoll);
-  }
-  return true;
-}
-
-std::string ReadWhole(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-std::string FirstLine(const std::string& path) {
-  std::string text = ReadWhole(path);
-  text.resize(std::min(text.find('\n'), text.size()));
-  return text;
-}
-
-// The loop device whose backing file has this path.
-std::optional<std::string> FindLoop(const std::string& file) {
-  std::error_code error;
-  const std::string real = std::filesystem::weakly_canonical(
-                               std::filesystem::path(file).parent_path().parent_path(), error) /
-                           "fuse/disk";
-  for (const auto& entry : std::filesystem::directory_iterator(kBlockDevices, error)) {
-    const std::string name = entry.path().filename();
-    if (!name.starts_with("loop")) continue;
-    const std::string backing = FirstLine(entry.path() / "loop/backing_file");
-    if (backing == real || backing == real + " (deleted)") return "/dev/" + name;
-  }
-  return std::nullopt;
-}
-
-// A running server whose command line names the socket.
+// An nbdkit that serves exactly this socket; other programs may name it too.
 bool Serves(pid_t pid, const std::string& socket) {
-  const std::string command = ReadWhole(absl::StrCat("/proc/", pid, "/cmdline"));
-  return command.find(socket) != std::string::npos;
+  const std::vector<std::string> command = CommandOf(pid);
+  if (command.empty()) return false;
+  const std::string& program = command.front();
+  return program.substr(program.rfind('/') + 1) == "nbdkit" &&
+         std::find(command.begin(), command.end(), socket) != command.end();
 }
 
-bool IsListening(const std::string& control) {
-  return volume::ControlClient::Connect(control).ok();
-}
-
-bool IsConnected(const std::string& device) {
-  return !FirstLine(std::string(kBlockDevices) + device.substr(device.rfind('/')) + "/pid").empty();
-}
-
-absl::Status Sync(const std::string& path, int flags, int (*sync)(int)) {
-  const OwnedDescriptor file(OpenFile(path, flags | O_CLOEXEC));
-  if (!file.has_value() || sync(file.number()) != 0) return FileError(path, errno);
-  return absl::OkStatus();
+bool IsFile(const std::string& path) {
+  struct stat file = {};
+  return ::stat(path.c_str(), &file) == 0;
 }
 
 }  // namespace
-
-absl::Status FlushDevice(const std::string& device) { return Sync(device, O_RDONLY, ::fsync); }
-
-absl::Status FlushFileSystem(const std::string& path) {
-  return Sync(path, O_RDONLY | O_DIRECTORY, ::syncfs);
-}
 
 absl::StatusOr<std::string> Attachment::Choose() {
   if (!IsInstalled("nbdkit")) {
@@ -111,14 +51,7 @@ absl::StatusOr<std::string> Attachment::Choose() {
   } else if (!IsInstalled("nbd-client")) {
     missing.emplace_back("nbd-client");
   } else {
-    std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(kBlockDevices, error)) {
-      const std::string name = entry.path().filename();
-      if (!name.starts_with("nbd") || name.find('p') != std::string::npos) continue;
-      if (!IsConnected("/dev/" + name) && FirstLine(entry.path() / "size") == "0") {
-        return "/dev/" + name;
-      }
-    }
+    if (std::vector<std::string> free = FreeNbdDevices(); !free.empty()) return free.front();
     missing.emplace_back("a free NBD device");
   }
   const size_t of_nbd = missing.size();
@@ -135,7 +68,9 @@ absl::StatusOr<std::string> Attachment::Choose() {
 
 absl::Status Attachment::Serve(const std::string& id) const {
   const std::string control = catalog_.ControlSocket(id);
-  if (IsListening(control)) return absl::OkStatus();
+  const absl::StatusOr<bool> served = IsServed(id);
+  if (!served.ok()) return served.status();
+  if (*served) return absl::OkStatus();
   // A killed one leaves its files.
   ::unlink(catalog_.NbdSocket(id).c_str());
   ::unlink(PidFile(id).c_str());
@@ -143,7 +78,8 @@ absl::Status Attachment::Serve(const std::string& id) const {
       CallProgram({"nbdkit", "--unix", catalog_.NbdSocket(id), "--pidfile", PidFile(id), plugin_,
                    "folder=" + catalog_.VolumeFolder(id), "control=" + control});
   if (!started.ok()) return started.status();
-  if (!WaitFor([&] { return IsListening(control); }, kStartTime)) {
+  const auto answers = [&] { return IsListening(control).value_or(false); };
+  if (!WaitFor(answers, kStartTime)) {
     return absl::UnavailableError("nbdkit has started, but does not answer at " + control);
   }
   return absl::OkStatus();
@@ -157,7 +93,9 @@ absl::Status Attachment::StopServing(const std::string& id) const {
     if (!WaitFor([&] { return !Serves(pid, socket); }, kStopTime)) {
       return absl::UnavailableError(absl::StrCat("nbdkit (process ", pid, ") does not end"));
     }
-  } else if (IsListening(catalog_.ControlSocket(id))) {
+  } else if (const absl::StatusOr<bool> served = IsServed(id); !served.ok()) {
+    return served.status();
+  } else if (*served) {
     return absl::FailedPreconditionError(
         "the volume is served by a process that is not the driver's");
   }
@@ -172,10 +110,7 @@ absl::Status Attachment::MountFuse(const std::string& id) const {
   if (const absl::StatusOr<bool> mounted = IsMounted(folder); !mounted.ok()) {
     return mounted.status();
   } else if (*mounted) {
-    struct stat file = {};
-    if (::stat(FuseFile(id).c_str(), &file) == 0) return absl::OkStatus();
-    // Its server is gone.
-    if (absl::Status unmounted = UnmountLazily(folder); !unmounted.ok()) return unmounted;
+    return absl::OkStatus();  // and its server lives, see IsAlive()
   }
   if (absl::Status made = MakeFolder(folder, /*sync=*/false); !made.ok()) return made;
   const absl::StatusOr<std::string> started =
@@ -183,70 +118,134 @@ absl::Status Attachment::MountFuse(const std::string& id) const {
   if (!started.ok()) return started.status();
   const bool shown = WaitFor(
       [&] {
-        struct stat file = {};
         const absl::StatusOr<bool> mounted = IsMounted(folder);
-        return mounted.ok() && *mounted && ::stat(FuseFile(id).c_str(), &file) == 0;
+        return mounted.ok() && *mounted && IsFile(FuseFile(id));
       },
       kStartTime);
   return shown ? absl::OkStatus()
                : absl::UnavailableError("nbdfuse does not show the volume at " + FuseFile(id));
 }
 
-absl::StatusOr<std::string> Attachment::Attach(const std::string& id,
-                                               const NodeRecord& node) const {
-  const std::string& nbd = node.nbd_device;
+std::vector<std::string> Attachment::Find(const std::string& id) const {
+  std::vector<std::string> devices = NbdDevicesOf(catalog_.NbdSocket(id));
+  const std::vector<std::string> loops = LoopDevicesOf(FuseFile(id));
+  devices.insert(devices.end(), loops.begin(), loops.end());
+  return devices;
+}
+
+bool Attachment::IsOurs(const std::string& id, const std::string& device) const {
+  const std::vector<std::string> devices = Find(id);
+  return std::find(devices.begin(), devices.end(), device) != devices.end();
+}
+
+absl::StatusOr<AttachedDevice> Attachment::Hold(const std::string& id,
+                                                const std::string& path) const {
+  absl::StatusOr<AttachedDevice> device = AttachedDevice::Open(path);
+  if (!device.ok()) return device;
+  // It may have become another's before it was open. From here on it can't.
+  if (!IsOurs(id, path)) {
+    return absl::UnavailableError(path + ": is not the volume's any more; call again");
+  }
+  return device;
+}
+
+absl::StatusOr<bool> Attachment::IsServed(const std::string& id) const {
+  return IsListening(catalog_.ControlSocket(id));
+}
+
+absl::StatusOr<bool> Attachment::IsAlive(const std::string& id) const {
+  const absl::StatusOr<bool> served = IsServed(id);
+  if (!served.ok() || !*served) return served;
+  const absl::StatusOr<bool> mounted = IsMounted(FuseFolder(id));
+  if (!mounted.ok()) return mounted.status();
+  return !*mounted || IsFile(FuseFile(id));
+}
+
+absl::StatusOr<AttachedDevice> Attachment::Attach(const std::string& id, NodeRecord& node) const {
   // A device above a server that has died fails every request, and is made anew.
-  if (!IsListening(catalog_.ControlSocket(id))) {
-    if (absl::Status detached = Detach(id, node); !detached.ok()) return detached;
+  const absl::StatusOr<bool> alive = IsAlive(id);
+  if (!alive.ok()) return alive.status();
+  if (!*alive) {
+    if (absl::Status detached = Detach(id); !detached.ok()) return detached;
   }
   if (absl::Status serving = Serve(id); !serving.ok()) return serving;
-  if (!nbd.empty()) {
-    if (!IsConnected(nbd)) {
-      std::vector<std::string> command = {"nbd-client", "-unix", catalog_.NbdSocket(id), nbd};
-      if (node.read_only) command.emplace_back("-readonly");
-      const absl::StatusOr<std::string> connected = CallProgram(command);
-      if (!connected.ok()) return connected.status();
-    }
-    return nbd;
+  if (absl::StatusOr<AttachedDevice> found = DeviceOf(id); !absl::IsNotFound(found.status())) {
+    return found;
+  }
+  if (!node.nbd_device.empty()) {
+    absl::StatusOr<std::string> nbd =
+        ConnectNbd(catalog_.NbdSocket(id), node.nbd_device, node.read_only);
+    if (!nbd.ok()) return nbd.status();
+    node.nbd_device = *nbd;
+    if (!nbd->empty()) return Hold(id, *nbd);
   }
   if (absl::Status mounted = MountFuse(id); !mounted.ok()) return mounted;
-  if (const std::optional<std::string> loop = FindLoop(FuseFile(id)); loop.has_value()) {
-    return *loop;
-  }
   std::vector<std::string> command = {"losetup", "--find", "--show", FuseFile(id)};
   if (node.read_only) command.emplace_back("--read-only");
-  return CallProgram(command);
+  const absl::StatusOr<std::string> loop = CallProgram(command);
+  if (!loop.ok()) return loop.status();
+  return Hold(id, *loop);
 }
 
-absl::StatusOr<std::string> Attachment::DeviceOf(const std::string& id,
-                                                 const NodeRecord& node) const {
-  if (!node.nbd_device.empty()) {
-    if (IsConnected(node.nbd_device)) return node.nbd_device;
-  } else if (const std::optional<std::string> loop = FindLoop(FuseFile(id)); loop.has_value()) {
-    return *loop;
+absl::StatusOr<std::vector<AttachedDevice>> Attachment::DevicesOf(const std::string& id) const {
+  std::vector<AttachedDevice> devices;
+  for (const std::string& path : Find(id)) {
+    absl::StatusOr<AttachedDevice> device = Hold(id, path);
+    if (!device.ok()) return device.status();
+    devices.push_back(*std::move(device));
   }
-  return absl::NotFoundError("the volume is not attached");
+  return devices;
 }
 
-absl::Status Attachment::Detach(const std::string& id, const NodeRecord& node) const {
-  const bool served = IsListening(catalog_.ControlSocket(id));
-  if (const absl::StatusOr<std::string> device = DeviceOf(id, node); device.ok()) {
-    // Without a server nothing can be saved any more, and the caller has seen errors.
-    if (absl::Status flushed = FlushDevice(*device); !flushed.ok() && served) return flushed;
-    const absl::StatusOr<std::string> detached = node.nbd_device.empty()
-                                                     ? CallProgram({"losetup", "--detach", *device})
-                                                     : CallProgram({"nbd-client", "-d", *device});
-    if (!detached.ok()) return detached.status();
-    if (!WaitFor([&] { return !DeviceOf(id, node).ok(); }, kStopTime)) {
-      return absl::FailedPreconditionError(*device + ": is in use");
-    }
+absl::StatusOr<AttachedDevice> Attachment::DeviceOf(const std::string& id) const {
+  absl::StatusOr<std::vector<AttachedDevice>> devices = DevicesOf(id);
+  if (!devices.ok()) return devices.status();
+  if (devices->empty()) {
+    return absl::NotFoundError(
+        "the volume is not attached: no device of this node is provably its "
+        "own; stage it again");
   }
-  if (node.nbd_device.empty()) {
-    const absl::Status unmounted = served ? Unmount(FuseFolder(id)) : UnmountLazily(FuseFolder(id));
-    if (!unmounted.ok()) return unmounted;
-    if (::rmdir(FuseFolder(id).c_str()) != 0 && errno != ENOENT) {
-      return FileError(FuseFolder(id), errno);
+  // Each would hold back writes that the others don't see.
+  if (devices->size() > 1) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the volume is attached more than once, as ", devices->front().path(), " and ",
+                     devices->back().path(), "; unstage it, which detaches them all"));
+  }
+  return std::move(devices->front());
+}
+
+absl::Status Attachment::DetachDevice(const std::string& id, const std::string& path,
+                                      bool alive) const {
+  const bool is_loop = path.starts_with("/dev/loop");
+  // Without a server nothing can be saved any more, and the caller has seen errors.
+  if (alive) {
+    const absl::StatusOr<AttachedDevice> device = Hold(id, path);
+    if (!device.ok()) return device.status();
+    // A loop device stays until its last user is gone, one of NBD fails under its users.
+    if (!is_loop && device->IsUsedAlone()) {
+      return absl::FailedPreconditionError(path + ": is in use");
     }
+    if (absl::Status flushed = device->Flush(); !flushed.ok()) return flushed;
+  }
+  const absl::StatusOr<std::string> detached = is_loop ? CallProgram({"losetup", "--detach", path})
+                                                       : CallProgram({"nbd-client", "-d", path});
+  if (!detached.ok()) return detached.status();
+  if (alive && !WaitFor([&] { return !IsOurs(id, path); }, kStopTime)) {
+    return absl::FailedPreconditionError(path + ": is in use");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Attachment::Detach(const std::string& id) const {
+  const absl::StatusOr<bool> alive = IsAlive(id);
+  if (!alive.ok()) return alive.status();
+  for (const std::string& device : Find(id)) {
+    if (absl::Status detached = DetachDevice(id, device, *alive); !detached.ok()) return detached;
+  }
+  const absl::Status unmounted = *alive ? Unmount(FuseFolder(id)) : UnmountLazily(FuseFolder(id));
+  if (!unmounted.ok()) return unmounted;
+  if (::rmdir(FuseFolder(id).c_str()) != 0 && errno != ENOENT) {
+    return FileError(FuseFolder(id), errno);
   }
   return StopServing(id);
 }

@@ -4,9 +4,12 @@
 #define CBT_DRIVER_NODE_ATTACHMENT_H_
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "driver/node/device.h"
 #include "driver/state/catalog.h"
 
 namespace cbt::driver {
@@ -25,18 +28,32 @@ class Attachment {
   // Errors: FAILED_PRECONDITION, naming what this node lacks.
   static absl::StatusOr<std::string> Choose();
 
-  // Returns the path of the device. The volume must not be open in this process.
-  absl::StatusOr<std::string> Attach(const std::string& id, const NodeRecord& node) const;
-  // The device of an attached volume. Errors: NOT_FOUND.
-  absl::StatusOr<std::string> DeviceOf(const std::string& id, const NodeRecord& node) const;
-  // OK if it is not attached. What was written to the device is in the volume afterwards.
-  absl::Status Detach(const std::string& id, const NodeRecord& node) const;
+  // Attaches the volume, or finds it attached. `node.nbd_device` becomes the device of the kernel's
+  // NBD client that it got, which need not be the one that was chosen. The volume must not be open
+  // in this process. Errors: as DeviceOf(); UNAVAILABLE, FAILED_PRECONDITION.
+  absl::StatusOr<AttachedDevice> Attach(const std::string& id, NodeRecord& node) const;
+  // The device that is provably this volume's; which one was recorded does not matter.
+  // Errors: NOT_FOUND without one, FAILED_PRECONDITION if there are several.
+  absl::StatusOr<AttachedDevice> DeviceOf(const std::string& id) const;
+  // All of them, without these errors.
+  absl::StatusOr<std::vector<AttachedDevice>> DevicesOf(const std::string& id) const;
+  // True while a process serves the volume: what a device holds back may still reach it.
+  absl::StatusOr<bool> IsServed(const std::string& id) const;
+  // The same, and nothing between the device and the server has died.
+  absl::StatusOr<bool> IsAlive(const std::string& id) const;
+  // OK if it is not attached. What was written to the device is in the volume afterwards. Touches
+  // no device that is not provably this volume's.
+  absl::Status Detach(const std::string& id) const;
 
  private:
   std::string FuseFolder(const std::string& id) const { return catalog_.FolderOf(id) + "/fuse"; }
   std::string FuseFile(const std::string& id) const { return FuseFolder(id) + "/disk"; }
   std::string PidFile(const std::string& id) const { return catalog_.FolderOf(id) + "/nbdkit.pid"; }
 
+  std::vector<std::string> Find(const std::string& id) const;
+  bool IsOurs(const std::string& id, const std::string& device) const;
+  absl::StatusOr<AttachedDevice> Hold(const std::string& id, const std::string& path) const;
+  absl::Status DetachDevice(const std::string& id, const std::string& path, bool alive) const;
   absl::Status Serve(const std::string& id) const;
   absl::Status StopServing(const std::string& id) const;
   absl::Status MountFuse(const std::string& id) const;
@@ -44,11 +61,6 @@ class Attachment {
   const Catalog& catalog_;
   const std::string plugin_;
 };
-
-// Waits until everything written to the device, or into the file system mounted at `path`, is in
-// the volume.
-absl::Status FlushDevice(const std::string& device);
-absl::Status FlushFileSystem(const std::string& path);
 
 }  // namespace cbt::driver
 

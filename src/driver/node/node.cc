@@ -90,6 +90,24 @@ bool Differs(const NodeRecord& node, const Usage& usage) {
                          node.mount_options != usage.mount_options);
 }
 
+absl::Status IsForeign(const std::string& path) {
+  return absl::FailedPreconditionError(
+      path + ": something else than the volume is mounted there; unmount it");
+}
+
+// True if `path`, a mount point, shows the device or the file system on it.
+absl::StatusOr<bool> Shows(const std::string& path, const NodeRecord& node,
+                           const AttachedDevice& device) {
+  if (!node.block) {
+    const absl::StatusOr<std::optional<dev_t>> mounted = MountedAt(path);
+    if (!mounted.ok()) return mounted.status();
+    return *mounted == device.number();
+  }
+  struct stat file = {};
+  if (::stat(path.c_str(), &file) != 0) return FileError(path, errno);
+  return S_ISBLK(file.st_mode) && file.st_rdev == device.number();
+}
+
 uint64_t Capped(uint64_t count, uint64_t unit) {
   constexpr uint64_t kMost = uint64_t{1} << 62;  // the contract's numbers are signed
   return unit == 0 || count > kMost / unit ? kMost : count * unit;
@@ -154,22 +172,51 @@ absl::Status Node::Stage(const std::string& id, const std::string& staging, cons
     if (absl::Status kept = store_.SetNode(id, node); !kept.ok()) return kept;
   }
   if (absl::Status released = store_.ReleaseVolume(id); !released.ok()) return released;
-  if (!node->block) {
-    // A mount above a device that was replaced is of no use.
-    const absl::StatusOr<bool> mounted = IsMounted(staging);
-    if (!mounted.ok()) return mounted.status();
-    if (*mounted && !attachment_.DeviceOf(id, *node).ok()) {
-      if (absl::Status gone = UnmountLazily(staging); !gone.ok()) return gone;
-    }
+  if (absl::Status dropped = DropDeadMounts(id, *node); !dropped.ok()) return dropped;
+  const std::string chosen = node->nbd_device;
+  const absl::StatusOr<AttachedDevice> device = attachment_.Attach(id, *node);
+  if (node->nbd_device != chosen) {
+    if (absl::Status kept = store_.SetNode(id, node); !kept.ok()) return kept;
   }
-  const absl::StatusOr<std::string> device = attachment_.Attach(id, *node);
   if (!device.ok()) return device.status();
   return node->block ? absl::OkStatus() : MountFileSystem(id, *node, *device);
 }
 
+// Attach() makes a device above a dead server anew, perhaps under another number. What still shows
+// the old one is of no use, and would show another volume once its number is given away.
+absl::Status Node::DropDeadMounts(const std::string& id, const NodeRecord& node) const {
+  const absl::StatusOr<bool> alive = attachment_.IsAlive(id);
+  if (!alive.ok()) return alive.status();
+  if (*alive) return absl::OkStatus();
+  if (node.block) {
+    for (const Target& target : node.targets) {
+      const absl::StatusOr<bool> mounted = IsMounted(target.path);
+      if (!mounted.ok()) return mounted.status();
+      if (*mounted) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "the volume's server has ended, and ", target.path,
+            " shows its old device; unpublish it there before the volume is staged again"));
+      }
+    }
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<std::optional<dev_t>> mounted = MountedAt(node.staging_path);
+  if (!mounted.ok()) return mounted.status();
+  if (!mounted->has_value()) return absl::OkStatus();
+  const absl::StatusOr<std::vector<AttachedDevice>> devices = attachment_.DevicesOf(id);
+  if (!devices.ok()) return devices.status();
+  const bool ours =
+      IsDeviceGone(**mounted) ||
+      std::any_of(devices->begin(), devices->end(), [&mounted](const AttachedDevice& device) {
+        return device.number() == **mounted;
+      });
+  return ours ? UnmountLazily(node.staging_path) : IsForeign(node.staging_path);
+}
+
 // A file system whose making was interrupted is made again: the file FORMATTING exists meanwhile.
 absl::Status Node::MakeFileSystem(const std::string& id, const NodeRecord& node,
-                                  const std::string& device) const {
+                                  const AttachedDevice& attached) const {
+  const std::string& device = attached.path();
   const std::string mark = store_.catalog().FolderOf(id) + "/FORMATTING";
   const absl::StatusOr<std::string> found = Probe(device);
   if (!found.ok()) return found.status();
@@ -194,17 +241,20 @@ absl::Status Node::MakeFileSystem(const std::string& id, const NodeRecord& node,
   command.push_back(device);
   const absl::StatusOr<std::string> made = CallProgram(command, kFormatTime);
   if (!made.ok()) return made.status();
-  if (absl::Status flushed = FlushDevice(device); !flushed.ok()) return flushed;
+  if (absl::Status flushed = attached.Flush(); !flushed.ok()) return flushed;
   if (::unlink(mark.c_str()) != 0) return FileError(mark, errno);
   return SyncFolder(store_.catalog().FolderOf(id));
 }
 
 absl::Status Node::MountFileSystem(const std::string& id, const NodeRecord& node,
-                                   const std::string& device) const {
-  const absl::StatusOr<bool> mounted = IsMounted(node.staging_path);
+                                   const AttachedDevice& attached) const {
+  const std::string& device = attached.path();
+  const absl::StatusOr<std::optional<dev_t>> mounted = MountedAt(node.staging_path);
   if (!mounted.ok()) return mounted.status();
-  if (!*mounted) {
-    if (absl::Status made = MakeFileSystem(id, node, device); !made.ok()) return made;
+  if (mounted->has_value()) {
+    if (**mounted != attached.number()) return IsForeign(node.staging_path);
+  } else {
+    if (absl::Status made = MakeFileSystem(id, node, attached); !made.ok()) return made;
     if (IsExt(node.file_system) && !node.read_only) {
       if (absl::Status grown = GrowExt(device); !grown.ok()) return grown;
     }
@@ -237,7 +287,7 @@ absl::Status Node::Unstage(const std::string& id, const std::string& staging) {
   if (!node->block) {
     if (absl::Status unmounted = Unmount(staging); !unmounted.ok()) return unmounted;
   }
-  if (absl::Status detached = attachment_.Detach(id, *node); !detached.ok()) return detached;
+  if (absl::Status detached = attachment_.Detach(id); !detached.ok()) return detached;
   return store_.SetNode(id, std::nullopt);
 }
 
@@ -255,8 +305,20 @@ absl::Status Node::Publish(const std::string& id, const std::string& staging,
     return absl::InvalidArgumentError("volume_capability: the volume is staged in another mode");
   }
   read_only |= usage.read_only;
-  const absl::StatusOr<std::string> device = attachment_.DeviceOf(id, node);
-  if (!device.ok()) return absl::FailedPreconditionError(device.status().message());
+  const absl::StatusOr<AttachedDevice> device = attachment_.DeviceOf(id);
+  if (absl::IsNotFound(device.status())) {
+    return absl::FailedPreconditionError(device.status().message());
+  }
+  if (!device.ok()) return device.status();
+  if (!node.block) {
+    // What is below the mount point is the node's own disk.
+    const absl::StatusOr<bool> staged = Shows(node.staging_path, node, *device);
+    if (!staged.ok()) return staged.status();
+    if (!*staged) {
+      return absl::FailedPreconditionError(node.staging_path +
+                                           ": the volume is not mounted there; stage it again");
+    }
+  }
   const auto known = std::find_if(node.targets.begin(), node.targets.end(),
                                   [&target](const Target& one) { return one.path == target; });
   if (known != node.targets.end()) {
@@ -273,9 +335,13 @@ absl::Status Node::Publish(const std::string& id, const std::string& staging,
   }
   const absl::StatusOr<bool> mounted = IsMounted(target);
   if (!mounted.ok()) return mounted.status();
-  if (*mounted) return absl::OkStatus();
+  if (*mounted) {
+    const absl::StatusOr<bool> ours = Shows(target, node, *device);
+    if (!ours.ok()) return ours.status();
+    return *ours ? absl::OkStatus() : IsForeign(target);
+  }
   if (absl::Status made = MakeTarget(target, node.block); !made.ok()) return made;
-  return BindMount(node.block ? *device : node.staging_path, target, read_only);
+  return BindMount(node.block ? device->path() : node.staging_path, target, read_only);
 }
 
 absl::Status Node::Unpublish(const std::string& id, const std::string& target) {
@@ -323,7 +389,7 @@ absl::StatusOr<uint64_t> Node::Expand(const std::string& id, const std::string& 
   if (!locked.ok()) return locked.status();
   const std::optional<NodeRecord>& node = locked->volume.node;
   if (!node.has_value()) return absl::NotFoundError("the volume is not at " + path);
-  const absl::StatusOr<std::string> device = attachment_.DeviceOf(id, *node);
+  const absl::StatusOr<AttachedDevice> device = attachment_.DeviceOf(id);
   if (!device.ok()) return device.status();
   if (!node->block) {
     if (absl::Status grown = MountFileSystem(id, *node, *device); !grown.ok()) return grown;
@@ -332,18 +398,31 @@ absl::StatusOr<uint64_t> Node::Expand(const std::string& id, const std::string& 
 }
 
 absl::Status Node::Flush(const Volume& volume) const {
-  const absl::StatusOr<std::string> device = attachment_.DeviceOf(volume.id, *volume.node);
-  if (!device.ok()) return absl::OkStatus();  // nothing can be held back
-  if (!volume.node->block) {
-    const absl::StatusOr<bool> mounted = IsMounted(volume.node->staging_path);
-    if (!mounted.ok()) return mounted.status();
-    if (*mounted) {
-      if (absl::Status flushed = FlushFileSystem(volume.node->staging_path); !flushed.ok()) {
-        return flushed;
+  const absl::StatusOr<std::vector<AttachedDevice>> devices = attachment_.DevicesOf(volume.id);
+  if (!devices.ok()) return devices.status();
+  if (devices->empty()) {
+    const absl::StatusOr<bool> served = attachment_.IsServed(volume.id);
+    if (!served.ok()) return served.status();
+    // Without a server, nothing that a device holds back can reach the volume any more.
+    if (!*served) return absl::OkStatus();
+    return absl::UnavailableError(
+        "the volume is served, but no device of this node is provably its own: what one holds back "
+        "would be missing; stage the volume again");
+  }
+  for (const AttachedDevice& device : *devices) {
+    if (!volume.node->block) {
+      const absl::StatusOr<bool> flushed = FlushFileSystemOf(device.number());
+      if (!flushed.ok()) return flushed.status();
+      if (!*flushed && device.IsUsedAlone()) {
+        return absl::UnavailableError(
+            device.path() +
+            ": its file system is mounted where the driver can't reach it: what it "
+            "holds back would be missing; unmount it, or stage the volume again");
       }
     }
+    if (absl::Status flushed = device.Flush(); !flushed.ok()) return flushed;
   }
-  return FlushDevice(*device);
+  return absl::OkStatus();
 }
 
 }  // namespace cbt::driver

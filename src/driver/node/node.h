@@ -73,10 +73,11 @@ class Node {
  private:
   struct Locked;
   absl::StatusOr<Locked> Lock(const std::string& id);
+  absl::Status DropDeadMounts(const std::string& id, const NodeRecord& node) const;
   absl::Status MountFileSystem(const std::string& id, const NodeRecord& node,
-                               const std::string& device) const;
+                               const AttachedDevice& attached) const;
   absl::Status MakeFileSystem(const std::string& id, const NodeRecord& node,
-                              const std::string& device) const;
+                              const AttachedDevice& attached) const;
 
   Store& store_;
   const Attachment attachment_;

@@ -49,7 +49,8 @@ struct NodeRecord {
   std::string file_system = {};
   bool read_only = false;
   std::vector<std::string> mount_options = {};
-  // The kernel's NBD device; empty: FUSE and a loop device.
+  // Empty: FUSE and a loop device. Otherwise the kernel's NBD client, and the device that it was to
+  // have or had last, which may be another volume's by now: proves nothing.
   std::string nbd_device = {};
   std::vector<Target> targets = {};
 
