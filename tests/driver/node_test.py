@@ -111,7 +111,9 @@ class ArgumentsTest(parts.DriverTest):
         driver.client.DeleteVolume(volume_id=volume)
 
 
-class AttachedTest(parts.DriverTest):
+class AttachedCase(parts.DriverTest):
+    """Volumes that are attached to this machine. Without tests of its own."""
+
     def setUp(self):
         missing = lacks()
         if missing:
@@ -166,6 +168,8 @@ class AttachedTest(parts.DriverTest):
         finally:
             os.close(device)
 
+
+class AttachedTest(AttachedCase):
     def test_deltas_of_a_block_volume_are_what_was_written(self):
         volume = self.volume("a")
         for _ in range(3):

@@ -1,6 +1,7 @@
 """Whatever a client asks of a served volume, nbdkit goes on serving it: a request that is not
 understood, not offered or out of range is an error of that request."""
 
+import contextlib
 import itertools
 import os
 import socket
@@ -78,10 +79,12 @@ class RequestsTest(parts.DriverTest):
                  f"size={SIZE}", *more], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.addCleanup(self.process.wait)
         self.addCleanup(self.process.kill)
-        while not os.path.exists(path):
+        while True:
             self.assertIsNone(self.process.poll(), self.logged())
+            with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+                client.connect(path)
+                return path
             time.sleep(0.01)
-        return path
 
     def check_alive(self, path, what):
         try:

@@ -74,7 +74,7 @@ bool IsClientOf(pid_t pid, const std::string& device, const std::string& socket)
   return !command.empty() && NameOf(command.front()) == "nbd-client" && has(socket) && has(device);
 }
 
-// nbd-client can give the kernel an identifier; those before 3.25 can't.
+// nbd-client can give the kernel an identifier; those before 3.27 can't.
 bool KnowsIdentifiers() {
   const absl::StatusOr<ProgramResult> usage = RunProgram({"nbd-client"});
   return usage.ok() && usage->output.find("-i ident") != std::string::npos;

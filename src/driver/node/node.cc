@@ -6,10 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <chrono>
-#include <span>
 #include <string_view>
 #include <utility>
 
@@ -18,15 +15,15 @@
 #include "base/descriptor.h"
 #include "base/file_io.h"
 #include "cbt/change_map.h"
+#include "driver/node/file_system.h"
 #include "driver/node/mounts.h"
 #include "driver/node/program.h"
+#include "volume/volume_folder.h"
 
 namespace cbt::driver {
 namespace {
 
-constexpr std::chrono::seconds kFormatTime{300};
-constexpr std::string_view kDefaultFileSystem = "ext4";
-constexpr std::array<std::string_view, 4> kFileSystems = {"ext2", "ext3", "ext4", "xfs"};
+constexpr char kDefaultFileSystem[] = "ext4";
 
 absl::Status CheckPath(std::string_view what, const std::string& path) {
   if (path.empty())
@@ -36,37 +33,6 @@ absl::Status CheckPath(std::string_view what, const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat(std::string(what), ": is no absolute path"));
   }
   return absl::OkStatus();
-}
-
-bool IsExt(const std::string& file_system) { return file_system.starts_with("ext"); }
-
-// What the device holds, as blkid names it; empty: nothing that it knows.
-absl::StatusOr<std::string> Probe(const std::string& device) {
-  constexpr int kNothingFound = 2;
-  absl::StatusOr<ProgramResult> result =
-      RunProgram({"blkid", "--probe", "--match-tag", "TYPE", "--output", "value", device});
-  if (!result.ok()) return result.status();
-  if (result->exit_status == kNothingFound) return std::string();
-  if (result->exit_status != 0) {
-    return absl::InternalError(absl::StrCat("blkid: ", device, ": ", result->output));
-  }
-  return result->output.substr(0, result->output.find('\n'));
-}
-
-// Lets a file system that is not mounted have all of its device. Does not need the right to resize
-// mounted ones, which containers seldom have.
-absl::Status GrowExt(const std::string& device) {
-  const absl::StatusOr<ProgramResult> grown = RunProgram({"resize2fs", device}, kFormatTime);
-  if (!grown.ok() || grown->exit_status == 0) return grown.status();
-  // It may want the file system checked first.
-  constexpr int kCorrected = 1;
-  const absl::StatusOr<ProgramResult> checked =
-      RunProgram({"e2fsck", "-f", "-p", device}, kFormatTime);
-  if (!checked.ok()) return checked.status();
-  if (checked->exit_status > kCorrected) {
-    return absl::DataLossError(absl::StrCat("e2fsck: ", device, ": ", checked->output));
-  }
-  return CallProgram({"resize2fs", device}, kFormatTime).status();
 }
 
 // Removes the file or the empty folder of a target.
@@ -115,17 +81,6 @@ uint64_t Capped(uint64_t count, uint64_t unit) {
 
 }  // namespace
 
-absl::Status CheckFileSystem(const std::string& name) {
-  if (name.empty() ||
-      std::find(kFileSystems.begin(), kFileSystems.end(), name) != kFileSystems.end()) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "fs_type: expected one of ",
-      absl::StrJoin(kFileSystems, ", ",
-                    [](std::string* out, std::string_view one) { out->append(one); })));
-}
-
 struct Node::Locked {
   KeyLocks::Held held;
   Volume volume;
@@ -173,13 +128,17 @@ absl::Status Node::Stage(const std::string& id, const std::string& staging, cons
   }
   if (absl::Status released = store_.ReleaseVolume(id); !released.ok()) return released;
   if (absl::Status dropped = DropDeadMounts(id, *node); !dropped.ok()) return dropped;
+  if (node->block && !node->read_only) {
+    // From here on anybody can write to it.
+    if (absl::Status used = store_.SetContent(id, Content::kUsed); !used.ok()) return used;
+  }
   const std::string chosen = node->nbd_device;
   const absl::StatusOr<AttachedDevice> device = attachment_.Attach(id, *node);
   if (node->nbd_device != chosen) {
     if (absl::Status kept = store_.SetNode(id, node); !kept.ok()) return kept;
   }
   if (!device.ok()) return device.status();
-  return node->block ? absl::OkStatus() : MountFileSystem(id, *node, *device);
+  return node->block ? absl::OkStatus() : MountFileSystem(locked->volume, *node, *device);
 }
 
 // Attach() makes a device above a dead server anew, perhaps under another number. What still shows
@@ -213,50 +172,47 @@ absl::Status Node::DropDeadMounts(const std::string& id, const NodeRecord& node)
   return ours ? UnmountLazily(node.staging_path) : IsForeign(node.staging_path);
 }
 
-// A file system whose making was interrupted is made again: the file FORMATTING exists meanwhile.
-absl::Status Node::MakeFileSystem(const std::string& id, const NodeRecord& node,
-                                  const AttachedDevice& attached) const {
-  const std::string& device = attached.path();
-  const std::string mark = store_.catalog().FolderOf(id) + "/FORMATTING";
-  const absl::StatusOr<std::string> found = Probe(device);
-  if (!found.ok()) return found.status();
-  if (::access(mark.c_str(), F_OK) != 0 && !found->empty()) {
-    if (*found == node.file_system) return absl::OkStatus();
-    return absl::FailedPreconditionError(
-        absl::StrCat("the volume holds ", *found, ", not ", node.file_system));
+// A file system is made only on a volume that nobody can have written to: its record says so, and
+// every byte is zero. What mkfs itself has written is not the record's kBlank any more, so a mkfs
+// that failed or was killed is done again only until the volume is handed out.
+absl::Status Node::ProvideFileSystem(const Volume& volume, const NodeRecord& node,
+                                     const AttachedDevice& device) const {
+  bool may_make = volume.record.content == Content::kFormatting;
+  if (volume.record.content == Content::kBlank) {
+    const absl::StatusOr<bool> has_data =
+        HasData(store_.catalog().VolumeFolder(volume.id) + "/" + volume::kDataName);
+    if (!has_data.ok()) return has_data.status();
+    may_make = !*has_data;
+  }
+  if (!may_make) {
+    if (absl::Status used = store_.SetContent(volume.id, Content::kUsed); !used.ok()) return used;
+    return CheckHolds(device.path(), node.file_system);
   }
   if (node.read_only) {
     return absl::FailedPreconditionError("the volume has no file system, and is read-only");
   }
-  const std::array<std::span<const uint8_t>, 0> nothing = {};
-  if (absl::Status marked = WriteFileAtomically(mark, nothing, /*sync=*/true); !marked.ok()) {
-    return marked;
+  if (absl::Status begun = store_.SetContent(volume.id, Content::kFormatting); !begun.ok()) {
+    return begun;
   }
-  // Without discarding first: that would count as a change of the whole volume.
-  std::vector<std::string> command = {"mkfs." + node.file_system, "-q"};
-  const std::vector<std::string> options = IsExt(node.file_system)
-                                               ? std::vector<std::string>{"-F", "-E", "nodiscard"}
-                                               : std::vector<std::string>{"-f", "-K"};
-  command.insert(command.end(), options.begin(), options.end());
-  command.push_back(device);
-  const absl::StatusOr<std::string> made = CallProgram(command, kFormatTime);
-  if (!made.ok()) return made.status();
-  if (absl::Status flushed = attached.Flush(); !flushed.ok()) return flushed;
-  if (::unlink(mark.c_str()) != 0) return FileError(mark, errno);
-  return SyncFolder(store_.catalog().FolderOf(id));
+  if (absl::Status made = MakeFileSystemOn(device.path(), node.file_system); !made.ok()) {
+    return made;
+  }
+  if (absl::Status flushed = device.Flush(); !flushed.ok()) return flushed;
+  return store_.SetContent(volume.id, Content::kUsed);
 }
 
-absl::Status Node::MountFileSystem(const std::string& id, const NodeRecord& node,
-                                   const AttachedDevice& attached) const {
-  const std::string& device = attached.path();
+absl::Status Node::MountFileSystem(const Volume& volume, const NodeRecord& node,
+                                   const AttachedDevice& device) const {
   const absl::StatusOr<std::optional<dev_t>> mounted = MountedAt(node.staging_path);
   if (!mounted.ok()) return mounted.status();
   if (mounted->has_value()) {
-    if (**mounted != attached.number()) return IsForeign(node.staging_path);
+    if (**mounted != device.number()) return IsForeign(node.staging_path);
   } else {
-    if (absl::Status made = MakeFileSystem(id, node, attached); !made.ok()) return made;
-    if (IsExt(node.file_system) && !node.read_only) {
-      if (absl::Status grown = GrowExt(device); !grown.ok()) return grown;
+    if (absl::Status there = ProvideFileSystem(volume, node, device); !there.ok()) return there;
+    if (!node.read_only) {
+      if (absl::Status grown = GrowUnmounted(device.path(), node.file_system); !grown.ok()) {
+        return grown;
+      }
     }
     if (absl::Status made = MakeFolder(node.staging_path, /*sync=*/false); !made.ok()) return made;
     std::vector<std::string> options = node.mount_options;
@@ -264,13 +220,12 @@ absl::Status Node::MountFileSystem(const std::string& id, const NodeRecord& node
     // A restored volume has the identity of its source, which may be mounted too.
     if (node.file_system == "xfs") options.emplace_back("nouuid");
     const absl::StatusOr<std::string> done =
-        CallProgram({"mount", "-t", node.file_system, "-o", absl::StrJoin(options, ","), device,
-                     node.staging_path});
+        CallProgram({"mount", "-t", node.file_system, "-o", absl::StrJoin(options, ","),
+                     device.path(), node.staging_path});
     if (!done.ok()) return done.status();
   }
   // A volume may be larger than the one that its file system was made for.
-  if (node.read_only || IsExt(node.file_system)) return absl::OkStatus();
-  return CallProgram({"xfs_growfs", node.staging_path}, kFormatTime).status();
+  return node.read_only ? absl::OkStatus() : GrowMounted(node.staging_path, node.file_system);
 }
 
 absl::Status Node::Unstage(const std::string& id, const std::string& staging) {
@@ -392,7 +347,8 @@ absl::StatusOr<uint64_t> Node::Expand(const std::string& id, const std::string& 
   const absl::StatusOr<AttachedDevice> device = attachment_.DeviceOf(id);
   if (!device.ok()) return device.status();
   if (!node->block) {
-    if (absl::Status grown = MountFileSystem(id, *node, *device); !grown.ok()) return grown;
+    if (absl::Status grown = MountFileSystem(locked->volume, *node, *device); !grown.ok())
+      return grown;
   }
   return locked->volume.record.capacity;
 }

@@ -23,9 +23,6 @@ struct Usage {
   bool single_target = false;  // SINGLE_NODE_SINGLE_WRITER
 };
 
-// OK for a file system that a volume can get; empty is one of them. Errors: INVALID_ARGUMENT.
-absl::Status CheckFileSystem(const std::string& name);
-
 struct VolumeStats {
   uint64_t total_bytes = 0;
   uint64_t used_bytes = 0;
@@ -46,9 +43,10 @@ class Node {
 
   // Errors of all: NOT_FOUND without the volume; INVALID_ARGUMENT for a path.
 
-  // Attaches the volume, and unless it is used as a device, makes a file system if it has none and
-  // mounts it at `staging`.
-  // Errors: FAILED_PRECONDITION if it is staged elsewhere, or the node lacks what that needs;
+  // Attaches the volume, and unless it is used as a device, mounts its file system at `staging`. A
+  // volume that was never written to gets one.
+  // Errors: FAILED_PRECONDITION if it is staged elsewhere, holds something else than that file
+  //         system, or the node lacks what that needs;
   //         ALREADY_EXISTS if it is staged in another way.
   absl::Status Stage(const std::string& id, const std::string& staging, const Usage& usage);
   // Errors: FAILED_PRECONDITION while it is published or in use.
@@ -74,10 +72,10 @@ class Node {
   struct Locked;
   absl::StatusOr<Locked> Lock(const std::string& id);
   absl::Status DropDeadMounts(const std::string& id, const NodeRecord& node) const;
-  absl::Status MountFileSystem(const std::string& id, const NodeRecord& node,
-                               const AttachedDevice& attached) const;
-  absl::Status MakeFileSystem(const std::string& id, const NodeRecord& node,
-                              const AttachedDevice& attached) const;
+  absl::Status MountFileSystem(const Volume& volume, const NodeRecord& node,
+                               const AttachedDevice& device) const;
+  absl::Status ProvideFileSystem(const Volume& volume, const NodeRecord& node,
+                                 const AttachedDevice& device) const;
 
   Store& store_;
   const Attachment attachment_;
