@@ -267,6 +267,50 @@ class AttachedTest(AttachedCase):
         self.unpublish(volume)
         self.unstage(volume)
 
+    def total(self, volume, path):
+        usage = self.client.NodeGetVolumeStats(volume_id=volume, volume_path=path).usage
+        return usage[0].total
+
+    def test_nc_every_path_of_a_kubelet_to_a_device_is_answered(self):
+        volume, other = self.volume("a"), self.volume("b")
+        self.stage(volume, block())
+        self.publish(volume, block())
+        # volumeDevices/publish/PV/POD is bound again to volumeDevices/PV/dev/POD, and
+        # pods/POD/volumeDevices/PLUGIN/PV is a link to it.
+        bound, link = os.path.join(self.folder, "dev"), os.path.join(self.folder, "link")
+        with open(bound, "w", encoding="ascii"):
+            pass
+        subprocess.run(["mount", "--bind", self.target, bound], check=True)
+        self.addCleanup(subprocess.run, ["umount", "--quiet", bound], check=False)
+        os.symlink(bound, link)
+        for path in (self.staging, self.target, bound, link):
+            self.assertEqual(self.total(volume, path), 64 * MIB)
+        for path in (self.folder, "/dev/null", "/dev/loop-control", self.target + "/x", "link"):
+            self.fails(Code.NOT_FOUND, self.total, volume, path)
+        for path in (self.staging, bound):
+            self.fails(Code.NOT_FOUND, self.total, other, path)
+        subprocess.run(["umount", bound], check=True)
+        self.fails(Code.NOT_FOUND, self.total, volume, bound)
+
+    def test_nc_every_path_of_a_kubelet_into_a_file_system_is_answered(self):
+        volume = self.volume("a")
+        self.stage(volume, mount())
+        self.publish(volume, mount())
+        os.mkdir(os.path.join(self.target, "directory"))
+        subpath = os.path.join(self.folder, "subpath")
+        os.mkdir(subpath)
+        subprocess.run(["mount", "--bind", os.path.join(self.target, "directory"), subpath],
+                       check=True)
+        self.addCleanup(subprocess.run, ["umount", "--quiet", subpath], check=False)
+        for path in (self.staging, self.target, subpath, os.path.join(self.target, "directory")):
+            self.assertLess(self.total(volume, path), 64 * MIB)
+        subprocess.run(["umount", subpath], check=True)
+        for path in (self.folder, subpath, "/"):
+            self.fails(Code.NOT_FOUND, self.total, volume, path)
+        # Not the node's own disk, which is below it.
+        subprocess.run(["umount", self.target], check=True)
+        self.fails(Code.NOT_FOUND, self.total, volume, self.target)
+
     def test_a_killed_driver_finds_its_volumes_attached(self):
         volume = self.volume("a")
         self.stage(volume, block())

@@ -320,13 +320,24 @@ absl::StatusOr<VolumeStats> Node::Stats(const std::string& id, const std::string
   if (!volume.has_value() || volume->record.removed) {
     return absl::NotFoundError("there is no volume " + id);
   }
-  const bool there = volume->node.has_value() &&
-                     (volume->node->staging_path == path ||
-                      std::any_of(volume->node->targets.begin(), volume->node->targets.end(),
-                                  [&path](const Target& target) { return target.path == path; }));
-  if (!there) return absl::NotFoundError("the volume is not at " + path);
+  const absl::Status elsewhere = absl::NotFoundError("the volume is not at " + path);
+  if (!volume->node.has_value() || !path.starts_with('/')) return elsewhere;
+  const NodeRecord& node = *volume->node;
   VolumeStats stats = {.total_bytes = volume->record.capacity};
-  if (volume->node->block) return stats;
+  if (node.block && path == node.staging_path) return stats;  // nothing is mounted there
+  const absl::StatusOr<AttachedDevice> device = attachment_.DeviceOf(id);
+  if (!device.ok()) return device.status();
+  // A kubelet asks at paths of its own too: of a device that it bound again, of a subpath.
+  struct stat file = {};
+  if (::stat(path.c_str(), &file) != 0) {
+    return errno == ENOENT || errno == ENOTDIR ? elsewhere : FileError(path, errno);
+  }
+  if (node.block) {
+    return S_ISBLK(file.st_mode) && file.st_rdev == device->number()
+               ? absl::StatusOr<VolumeStats>(stats)
+               : elsewhere;
+  }
+  if (file.st_dev != device->number()) return elsewhere;
   struct statvfs disk = {};
   if (::statvfs(path.c_str(), &disk) != 0) return FileError(path, errno);
   stats.total_bytes = Capped(disk.f_blocks, disk.f_frsize);

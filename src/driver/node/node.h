@@ -60,7 +60,8 @@ class Node {
   // OK if it is not published there.
   absl::Status Unpublish(const std::string& id, const std::string& target);
 
-  // `path`: where it is staged or published. Errors: NOT_FOUND if it is not there.
+  // `path`: where it is staged or published, or another one that leads to its device or into its
+  // file system. Errors: NOT_FOUND if it is not there.
   absl::StatusOr<VolumeStats> Stats(const std::string& id, const std::string& path) const;
   // Lets the file system have all of the volume. Returns the volume's capacity.
   absl::StatusOr<uint64_t> Expand(const std::string& id, const std::string& path);
