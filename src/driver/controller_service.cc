@@ -355,7 +355,7 @@ grpc::Status ControllerService::ControllerGetVolumeHealth(
     if (!volume.has_value() || volume->record.removed) {
       return absl::NotFoundError("there is no volume " + request->volume_id());
     }
-    driver::FillIn(*response->mutable_volume_health(), volume->id, health_(volume->id));
+    DescribeHealth(*response->mutable_volume_health(), volume->id, health_(volume->id));
     return absl::OkStatus();
   });
 }
@@ -368,7 +368,7 @@ absl::Status ControllerService::DoListHealth(
   const Page<Volume> page = store_.catalog().ListVolumes(request.starting_token(), 0);
   for (const Volume& volume : page.entries) {
     csi::v1::VolumeHealth health;
-    driver::FillIn(health, volume.id, health_(volume.id));
+    DescribeHealth(health, volume.id, health_(volume.id));
     if (health.health_statuses().empty()) continue;
     if (request.max_entries() > 0 && response.entries_size() == request.max_entries()) {
       response.set_next_token(response.entries().rbegin()->volume_id());

@@ -2,8 +2,8 @@
 
 namespace cbt::driver {
 
-void FillIn(csi::v1::VolumeHealth& message, const std::string& volume,
-            const std::optional<VolumeHealth>& health) {
+void DescribeHealth(csi::v1::VolumeHealth& message, const std::string& volume,
+                    const std::optional<VolumeHealth>& health) {
   message.set_volume_id(volume);
   if (!health.has_value() || health->serving) return;
   auto& entry = *message.add_health_statuses();

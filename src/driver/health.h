@@ -11,8 +11,8 @@
 namespace cbt::driver {
 
 // Fills in what is wrong with the volume; nothing if it is not attached, or well.
-void FillIn(csi::v1::VolumeHealth& message, const std::string& volume,
-            const std::optional<VolumeHealth>& health);
+void DescribeHealth(csi::v1::VolumeHealth& message, const std::string& volume,
+                    const std::optional<VolumeHealth>& health);
 
 }  // namespace cbt::driver
 

@@ -118,8 +118,8 @@ grpc::Status NodeService::NodeGetVolumeHealth(grpc::ServerContext*,
   return calls_.Run("/csi.v1.Node/NodeGetVolumeHealth", [&] {
     if (absl::Status id = Require({{"volume_id", &request->volume_id()}}); !id.ok()) return id;
     if (absl::Status known = node_.CheckVolume(request->volume_id()); !known.ok()) return known;
-    FillIn(*response->mutable_volume_health(), request->volume_id(),
-           node_.health(request->volume_id()));
+    DescribeHealth(*response->mutable_volume_health(), request->volume_id(),
+                   node_.host().health(request->volume_id()));
     return absl::OkStatus();
   });
 }

@@ -39,6 +39,10 @@ bool CannotAllocate(int error) noexcept {
   return error == EOPNOTSUPP || error == ENOSYS || error == EINVAL;
 }
 
+absl::Status NotFast() {
+  return absl::UnimplementedError("the range can't be zeroed without writing or copying data now");
+}
+
 }  // namespace
 
 absl::Status TrackedVolume::Core::CheckUsable() const {
@@ -78,13 +82,15 @@ absl::Status TrackedVolume::Core::Read(uint64_t offset, std::span<uint8_t> out) 
 }
 
 template <typename Change>
-absl::Status TrackedVolume::Core::Changing(Extent extent, Change change) {
+absl::Status TrackedVolume::Core::Changing(Extent extent, Change change, ZeroCost cost) {
   // Before the gate, which another thread may have held when a forked child began.
   if (absl::Status status = CheckUsable(); !status.ok()) return status;
   const GatePass pass(gate_);
   if (!pass.inside()) return absl::FailedPreconditionError("the volume is closed");
   if (absl::Status status = CheckInside(extent); !status.ok()) return status;
   if (extent.length == 0) return absl::OkStatus();
+  // A snapshot that is being copied gets what the range holds first.
+  if (cost == ZeroCost::kFastOnly && !copies_.empty()) return NotFast();
   absl::StatusOr<TrackedWrite> write = tracker_->Begin(extent);
   if (!write.ok()) return write.status();
   if (!written_.load(std::memory_order_relaxed)) written_.store(true, std::memory_order_relaxed);
@@ -124,13 +130,21 @@ absl::Status TrackedVolume::Core::Write(uint64_t offset, std::span<const uint8_t
   return status;
 }
 
-absl::Status TrackedVolume::Core::Zero(Extent extent, bool may_trim, Durability durability) {
-  absl::Status status = Changing(extent, [&] {
-    const int error = Allocate(
-        data_.number(),
-        FALLOC_FL_KEEP_SIZE | (may_trim ? FALLOC_FL_PUNCH_HOLE : FALLOC_FL_ZERO_RANGE), extent);
-    return CannotAllocate(error) ? WriteZeros(data_.number(), extent) : error;
-  });
+absl::Status TrackedVolume::Core::Zero(Extent extent, bool may_trim, Durability durability,
+                                       ZeroCost cost) {
+  bool slow = false;
+  absl::Status status = Changing(
+      extent,
+      [&] {
+        const int error = Allocate(
+            data_.number(),
+            FALLOC_FL_KEEP_SIZE | (may_trim ? FALLOC_FL_PUNCH_HOLE : FALLOC_FL_ZERO_RANGE), extent);
+        slow = CannotAllocate(error);
+        if (!slow || cost == ZeroCost::kFastOnly) return error;
+        return WriteZeros(data_.number(), extent);
+      },
+      cost);
+  if (slow && cost == ZeroCost::kFastOnly) return NotFast();
   if (status.ok() && durability == Durability::kFlushed) status = Sync();
   return status;
 }

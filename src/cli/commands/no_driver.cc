@@ -9,13 +9,13 @@ namespace cbt::cli {
 namespace {
 
 void AddMissing(CLI::App& app, Command& command, const std::string& name) {
-  CLI::App* const sub = app.add_subcommand(
-      name, "(not in this build, which has no gRPC, no libnbd or no RapidJSON)");
+  CLI::App* const sub =
+      app.add_subcommand(name, "(not in this build, which has no gRPC, no libnbd or no RapidJSON)");
   sub->allow_extras();
   sub->callback([&command, name] {
     command = [name] {
-      return Report(name, UsageError("not in this build",
-                                     "it was built without gRPC, libnbd or RapidJSON"));
+      return Report(
+          name, UsageError("not in this build", "it was built without gRPC, libnbd or RapidJSON"));
     };
   });
 }

@@ -20,26 +20,30 @@ namespace {
 
 constexpr std::chrono::milliseconds kConnectPause{100};
 constexpr std::chrono::seconds kFirstConnection{30};
+constexpr std::chrono::seconds kReadyTime{60};
 // nbdkit has half a minute to start, and as much to end.
 constexpr std::chrono::seconds kCallTime{90};
 constexpr std::chrono::seconds kStartPause{5};
 
 }  // namespace
 
-std::unique_ptr<HostClient> HostClient::Start(HostClientOptions options) {
-  std::unique_ptr<HostClient> client(new HostClient(std::move(options)));
-  client->thread_ = std::thread([raw = client.get()] { raw->Run(); });
-  std::unique_lock lock(client->mutex_);
-  client->changed_.wait_for(lock, kFirstConnection, [&] { return client->connected_; });
-  return client;
+void HostClient::Start() {
+  thread_ = std::thread([this] { Run(); });
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kFirstConnection, [this] { return connected_; });
 }
 
 HostClient::~HostClient() {
   stop_.Set();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
-absl::StatusOr<HostMessage> HostClient::Call(const HostMessage& request) const {
+absl::Status HostClient::Call(const HostMessage& request) const {
+  {
+    const std::lock_guard lock(mutex_);
+    // It must know first what an earlier host has left.
+    if (!connected_) return absl::UnavailableError("the volume host does not answer yet");
+  }
   absl::StatusOr<OwnedDescriptor> socket = ConnectHost(options_.socket);
   if (!socket.ok()) {
     return absl::UnavailableError("the volume host does not answer: " +
@@ -51,23 +55,19 @@ absl::StatusOr<HostMessage> HostClient::Call(const HostMessage& request) const {
     return absl::UnavailableError("the volume host does not answer: " +
                                   std::string(answer.status().message()));
   }
-  if (absl::Status status = DecodeStatus(*answer); !status.ok()) return status;
-  return answer;
+  return DecodeStatus(*answer);
 }
 
-absl::StatusOr<std::string> HostClient::Serve(const ServeRequest& request) const {
-  const absl::StatusOr<HostMessage> answer =
-      Call({.fields = {{"do", "serve"},
-                       {"volume", request.volume},
-                       {"device", request.kernel_device ? "nbd" : "file"},
-                       {"read_only", request.read_only ? "1" : ""}},
-            .descriptor = {}});
-  if (!answer.ok()) return answer.status();
-  return std::string(answer->Get("path"));
+absl::Status HostClient::Serve(const ServeRequest& request) const {
+  return Call({.fields = {{"do", "serve"},
+                          {"volume", request.volume},
+                          {"file", request.file ? "1" : ""},
+                          {"read_only", request.read_only ? "1" : ""}},
+               .descriptor = {}});
 }
 
 absl::Status HostClient::Stop(const std::string& volume) const {
-  return Call({.fields = {{"do", "stop"}, {"volume", volume}}, .descriptor = {}}).status();
+  return Call({.fields = {{"do", "stop"}, {"volume", volume}}, .descriptor = {}});
 }
 
 std::optional<VolumeHealth> HostClient::health(const std::string& volume) const {
@@ -129,7 +129,16 @@ absl::Status HostClient::GiveBack(int socket) {
     if (!message.descriptor.has_value()) return FileError("/dev/fuse", errno);
     if (absl::Status sent = SendMessage(socket, message); !sent.ok()) return sent;
   }
-  return SendMessage(socket, {.fields = {{"do", "keep"}}, .descriptor = {}});
+  if (absl::Status sent = SendMessage(socket, {.fields = {{"do", "keep"}}, .descriptor = {}});
+      !sent.ok()) {
+    return sent;
+  }
+  // Before that, the host could be asked to serve a volume whose session it has not read yet, and
+  // would begin another one.
+  const absl::StatusOr<HostMessage> answer = ReceiveMessage(socket, kReadyTime);
+  if (!answer.ok()) return answer.status();
+  return answer->Get("do") == "ready" ? absl::OkStatus()
+                                      : absl::UnavailableError("the volume host is not ready");
 }
 
 void HostClient::Learn(HostMessage message) {

@@ -5,7 +5,6 @@
 #include <condition_variable>
 #include <functional>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -36,15 +35,16 @@ struct HostClientOptions {
 // with them, as the host keeps them while there is no driver. Thread safe.
 class HostClient {
  public:
-  // Returns once a host has answered, after 30 s at most: the client tries on in the background.
-  static std::unique_ptr<HostClient> Start(HostClientOptions options);
+  explicit HostClient(HostClientOptions options) : options_(std::move(options)) {}
+  // Connects, in the background. Returns once a host has answered, after 30 s at most. Call once.
+  void Start();
   // The host goes on.
   ~HostClient();
   HostClient(const HostClient&) = delete;
   HostClient& operator=(const HostClient&) = delete;
 
   // As VolumeHost's. UNAVAILABLE while no host answers.
-  absl::StatusOr<std::string> Serve(const ServeRequest& request) const;
+  absl::Status Serve(const ServeRequest& request) const;
   absl::Status Stop(const std::string& volume) const;
 
   // Nothing for a volume that is not attached.
@@ -54,9 +54,7 @@ class HostClient {
   uint64_t restarts() const;
 
  private:
-  explicit HostClient(HostClientOptions options) : options_(std::move(options)) {}
-
-  absl::StatusOr<HostMessage> Call(const HostMessage& request) const;
+  absl::Status Call(const HostMessage& request) const;
   void Run();
   absl::StatusOr<OwnedDescriptor> Connect();
   absl::Status GiveBack(int socket);

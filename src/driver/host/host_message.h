@@ -2,10 +2,10 @@
 // apart.
 //
 //   driver                                   host
-//   serve VOLUME DEVICE READ_ONLY      ->    CODE MESSAGE PATH
+//   serve VOLUME FILE READ_ONLY        ->    CODE MESSAGE
 //   stop VOLUME                        ->    CODE MESSAGE
 //   give VOLUME SESSION + descriptor   ->    (none)        what an earlier host has left
-//   keep                               ->    for as long as the connection lasts:
+//   keep                               ->    ready, and for as long as the connection lasts:
 //                                            kept VOLUME SESSION [+ descriptor]
 //                                            dropped VOLUME
 //                                            state VOLUME SERVING RESTARTS ERROR

@@ -24,8 +24,8 @@
 #include "driver/host/host_message.h"
 #include "driver/host/stop_signal.h"
 #include "driver/host/volume_host.h"
-#include "driver/host/volume_paths.h"
 #include "driver/state/catalog.h"
+#include "driver/state/volume_paths.h"
 
 namespace cbt::driver {
 namespace {
@@ -83,7 +83,9 @@ class HostServer::Core {
 
   bool IsIdle(std::chrono::milliseconds time) const {
     const std::lock_guard lock(mutex_);
-    return host_.count() == 0 && connections_.empty() && Clock::now() - last_seen_ > time;
+    return host_.count() == 0 && Clock::now() - last_seen_ > time &&
+           std::all_of(connections_.begin(), connections_.end(),
+                       [](const Connection& each) { return each.ended.load(); });
   }
 
   void Shutdown(std::chrono::milliseconds grace) {
@@ -205,7 +207,9 @@ class HostServer::Core {
       connection.socket = std::move(socket);
       connection.thread = std::thread([this, &connection] {
         Converse(connection.socket.number());
+        const std::lock_guard ending(mutex_);
         connection.ended = true;
+        last_seen_ = Clock::now();
       });
     }
   }
@@ -215,7 +219,6 @@ class HostServer::Core {
     connections_.remove_if([this](Connection& each) {
       if (!each.ended) return false;
       each.thread.join();
-      last_seen_ = Clock::now();
       return true;
     });
   }
@@ -236,12 +239,9 @@ class HostServer::Core {
         if (session.ok()) host_.Give(volume, *session, std::move(request->descriptor));
         continue;
       } else if (verb == "serve") {
-        const absl::StatusOr<std::string> path =
-            host_.Serve({.volume = volume,
-                         .kernel_device = request->Get("device") == "nbd",
-                         .read_only = !request->Get("read_only").empty()});
-        answer = EncodeStatus(path.status());
-        if (path.ok()) answer.fields["path"] = *path;
+        answer = EncodeStatus(host_.Serve({.volume = volume,
+                                           .file = !request->Get("file").empty(),
+                                           .read_only = !request->Get("read_only").empty()}));
       } else if (verb == "stop") {
         answer = EncodeStatus(host_.Stop(volume));
       } else {
@@ -255,6 +255,8 @@ class HostServer::Core {
   // One driver at a time: a second one waits until the first has gone.
   void Keep(int socket) {
     const std::lock_guard lock(keeping_);
+    // What was given before is known now.
+    if (!SendMessage(socket, {.fields = {{"do", "ready"}}, .descriptor = {}}).ok()) return;
     Keeper keeper(socket);
     host_.SetObserver(&keeper);
     kept_ = true;

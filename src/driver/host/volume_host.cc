@@ -12,9 +12,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "base/file_io.h"
-#include "driver/host/nbd_device.h"
 #include "driver/system/mounts.h"
 #include "driver/system/program.h"
 
@@ -32,8 +30,6 @@ absl::StatusOr<uint64_t> SizeOf(const std::string& socket) {
   return static_cast<uint64_t>(size);
 }
 
-std::string DevicePath(uint32_t number) { return absl::StrCat("/dev/nbd", number); }
-
 }  // namespace
 
 // A volume, and the thread that watches its server. All but the watching under `mutex`.
@@ -48,15 +44,17 @@ class VolumeHost::Attached {
 
   std::mutex mutex;
 
-  absl::StatusOr<std::string> Serve(const ServeRequest& request) {
+  absl::Status Serve(const ServeRequest& request) {
     FuseSession session;
     OwnedDescriptor connection;
     bool given = false;
-    if (watcher_.joinable()) {
-      if (const VolumeHealth now = health(); !now.serving) {
-        return absl::UnavailableError("the volume's server can't be started: " + now.error);
+    if (watcher_.joinable() && !health().serving) {
+      if (disk_ != nullptr) {
+        return absl::UnavailableError("the volume's server can't be started: " + health().error);
       }
-    } else {
+      StopWatching();
+    }
+    if (!watcher_.joinable()) {
       given = host_.Take(volume_, session, connection);
       absl::Status started;
       // What the earlier host had passed on to a server could be carried out after the repetition
@@ -68,22 +66,20 @@ class VolumeHost::Attached {
         return started;
       }
     }
-    absl::StatusOr<std::string> shown =
-        request.kernel_device
-            ? ShowDevice(request.read_only)
-            : ShowFile(request.read_only, given ? &session : nullptr, std::move(connection));
-    if (shown.ok() && !watcher_.joinable()) {
+    if (request.file) {
+      const absl::Status shown =
+          ShowFile(request.read_only, given ? &session : nullptr, std::move(connection));
+      if (!shown.ok()) return shown;
+    }
+    if (!watcher_.joinable()) {
       stop_ = std::make_unique<StopSignal>();
       SetHealth({});
-      watcher_ = std::thread([this] { Watch(); });
+      watcher_ = std::thread([this, restart = request.file] { Watch(restart); });
     }
-    return shown;
+    return absl::OkStatus();
   }
 
   absl::Status Stop() {
-    if (const std::optional<uint32_t> number = FindNbdDevice(socket()); number.has_value()) {
-      if (absl::Status gone = DisconnectNbdDevice(*number); !gone.ok()) return gone;
-    }
     const std::string directory = host_.paths_.FuseDirectory(volume_);
     const bool lost = disk_ == nullptr || disk_->ended() || !serving();
     // Lazily if nobody could answer any more.
@@ -140,28 +136,19 @@ class VolumeHost::Attached {
     host_.TellObserver([&](HostObserver& observer) { observer.Changed(volume_, health); });
   }
 
-  absl::StatusOr<std::string> ShowDevice(bool read_only) {
-    if (const std::optional<uint32_t> number = FindNbdDevice(socket()); number.has_value()) {
-      // It refuses if its connection has not broken.
-      ReconnectNbdDevice(*number, socket()).IgnoreError();
-      return DevicePath(*number);
-    }
-    const absl::StatusOr<uint32_t> number = ConnectNbdDevice(socket(), read_only);
-    if (!number.ok()) return number.status();
-    return DevicePath(*number);
-  }
-
-  absl::StatusOr<std::string> ShowFile(bool read_only, const FuseSession* session,
-                                       OwnedDescriptor connection) {
+  absl::Status ShowFile(bool read_only, const FuseSession* session, OwnedDescriptor connection) {
     const std::string directory = host_.paths_.FuseDirectory(volume_);
     if (disk_ != nullptr && !disk_->ended()) {
-      if (disk_->session().read_only == read_only) return host_.paths_.FuseFile(volume_);
+      if (disk_->session().read_only == read_only) return absl::OkStatus();
       return absl::FailedPreconditionError("the volume is attached in another way");
     }
     if (session != nullptr && session->read_only == read_only) {
       absl::StatusOr<std::unique_ptr<FuseDisk>> adopted =
           FuseDisk::Adopt(std::move(connection), *session, socket());
-      if (adopted.ok()) return Show(*std::move(adopted));
+      if (adopted.ok()) {
+        Show(*std::move(adopted));
+        return absl::OkStatus();
+      }
       // What waits for an answer must not wait for ever.
       if (::umount2(directory.c_str(), MNT_FORCE | UMOUNT_NOFOLLOW) != 0 && errno != EBUSY &&
           errno != EINVAL) {
@@ -176,17 +163,17 @@ class VolumeHost::Attached {
     absl::StatusOr<std::unique_ptr<FuseDisk>> mounted =
         FuseDisk::Mount(directory, socket(), *size, read_only);
     if (!mounted.ok()) return mounted.status();
-    return Show(*std::move(mounted));
+    Show(*std::move(mounted));
+    return absl::OkStatus();
   }
 
-  std::string Show(std::unique_ptr<FuseDisk> disk) {
+  void Show(std::unique_ptr<FuseDisk> disk) {
     disk_ = std::move(disk);
     if (absl::StatusOr<OwnedDescriptor> copy = disk_->Duplicate(); copy.ok()) {
       host_.TellObserver([&](HostObserver& observer) {
         observer.Kept(volume_, disk_->session(), *std::move(copy));
       });
     }
-    return host_.paths_.FuseFile(volume_);
   }
 
   void StopWatching() {
@@ -195,16 +182,19 @@ class VolumeHost::Attached {
     watcher_.join();
   }
 
-  // Starts the server again whenever it ends.
-  void Watch() {
+  // Starts the server again whenever it ends, if `restart`.
+  void Watch(bool restart) {
     while (WaitForEnd()) {
       VolumeHealth health = this->health();
       health.serving = false;
-      health.error = "the volume's server has ended, and is being started again";
+      health.error = restart ? "the volume's server has ended, and is being started again"
+                             : "the volume's server has ended, and its device with it: unpublish "
+                               "the volume and stage it again";
       SetHealth(health);
+      if (!restart) return;
       auto pause = kFirstRestartPause;
       for (;;) {
-        const absl::Status started = Restart();
+        const absl::Status started = server_.Start();
         if (started.ok()) break;
         health.error = std::string(started.message());
         SetHealth(health);
@@ -213,12 +203,6 @@ class VolumeHost::Attached {
       }
       SetHealth({.serving = true, .restarts = health.restarts + 1});
     }
-  }
-
-  absl::Status Restart() {
-    if (absl::Status started = server_.Start(); !started.ok()) return started;
-    const std::optional<uint32_t> number = FindNbdDevice(socket());
-    return number.has_value() ? ReconnectNbdDevice(*number, socket()) : absl::OkStatus();
   }
 
   // False once the thread must stop.
@@ -248,20 +232,6 @@ VolumeHost::~VolumeHost() {
     const std::lock_guard lock(attached->mutex);
     attached->End().IgnoreError();
   }
-}
-
-absl::Status VolumeHost::CheckNode(bool kernel_device) {
-  std::vector<std::string> missing;
-  if (!IsInstalled("nbdkit")) missing.emplace_back("nbdkit");
-  if (kernel_device) {
-    if (!HasNbdDevices()) missing.emplace_back("the kernel module nbd");
-  } else {
-    if (::access("/dev/fuse", R_OK | W_OK) != 0) missing.emplace_back("/dev/fuse");
-    if (::access("/dev/loop-control", R_OK | W_OK) != 0) missing.emplace_back("/dev/loop-control");
-    if (!IsInstalled("losetup")) missing.emplace_back("losetup");
-  }
-  if (missing.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError("this node lacks " + absl::StrJoin(missing, ", "));
 }
 
 std::shared_ptr<VolumeHost::Attached> VolumeHost::FindOrAdd(const std::string& volume) {
@@ -316,16 +286,16 @@ void VolumeHost::Forget(const std::string& volume, std::shared_ptr<Attached> att
   if (attached.use_count() == 2) attached_.erase(volume);
 }
 
-absl::StatusOr<std::string> VolumeHost::Serve(const ServeRequest& request) {
+absl::Status VolumeHost::Serve(const ServeRequest& request) {
   std::shared_ptr<Attached> attached = FindOrAdd(request.volume);
-  absl::StatusOr<std::string> shown;
+  absl::Status served;
   {
     const std::lock_guard lock(attached->mutex);
-    shown = attached->Serve(request);
-    if (shown.ok() || attached->watched()) return shown;
+    served = attached->Serve(request);
+    if (served.ok() || attached->watched()) return served;
   }
   Forget(request.volume, std::move(attached));
-  return shown;
+  return served;
 }
 
 absl::Status VolumeHost::Stop(const std::string& volume) {

@@ -1,5 +1,5 @@
-// Keeps volumes attached: their servers run, their files and devices are there, whatever happens to
-// the driver.
+// Keeps volumes attached: their servers run and their files are there, whatever happens to the
+// driver.
 #ifndef CBT_DRIVER_HOST_VOLUME_HOST_H_
 #define CBT_DRIVER_HOST_VOLUME_HOST_H_
 
@@ -17,16 +17,17 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "driver/host/fuse_disk.h"
-#include "driver/host/volume_paths.h"
 #include "driver/host/volume_server.h"
+#include "driver/state/volume_paths.h"
 
 namespace cbt::driver {
 
-// How a volume is shown to the node.
 struct ServeRequest {
   std::string volume;
-  bool kernel_device = false;  // /dev/nbdN; otherwise a file, for a loop device
-  bool read_only = false;
+  // Show it as a file, for a loop device; otherwise only its server is wanted, for the kernel's NBD
+  // client.
+  bool file = true;
+  bool read_only = false;  // the file
 };
 
 struct VolumeHealth {
@@ -58,13 +59,10 @@ class VolumeHost {
   VolumeHost(const VolumeHost&) = delete;
   VolumeHost& operator=(const VolumeHost&) = delete;
 
-  // What the volume can be shown as. Errors: FAILED_PRECONDITION, naming what this node lacks.
-  static absl::Status CheckNode(bool kernel_device);
-
-  // Shows the volume, and returns the path of the file or device. From then on its server is
-  // started again whenever it ends. Errors: those of VolumeServer::Start(), FuseDisk::Mount() and
-  // ConnectNbdDevice().
-  absl::StatusOr<std::string> Serve(const ServeRequest& request);
+  // Serves the volume. A file outlives its server, which is started again whenever it ends; without
+  // one, whoever was connected has seen errors, and the next call starts it.
+  // Errors: those of VolumeServer::Start() and FuseDisk::Mount().
+  absl::Status Serve(const ServeRequest& request);
   // Everything that was written to it must be flushed. OK if it is not attached.
   // Errors: FAILED_PRECONDITION while it is in use.
   absl::Status Stop(const std::string& volume);

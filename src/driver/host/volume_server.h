@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "base/descriptor.h"
-#include "driver/host/volume_paths.h"
+#include "driver/state/volume_paths.h"
 
 namespace cbt::driver {
 

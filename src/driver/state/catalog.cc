@@ -141,10 +141,6 @@ absl::Status Catalog::LoadNames(const std::string& id) {
   return absl::OkStatus();
 }
 
-std::string Catalog::FolderOf(std::string_view id) const {
-  return absl::StrCat(volumes_folder_, "/", AbslView(id));
-}
-
 std::string Catalog::NameFile(const std::string& volume_id, const std::string& id) const {
   return FolderOf(volume_id) + "/names/" + id;
 }

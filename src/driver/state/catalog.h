@@ -28,6 +28,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "driver/state/record.h"
+#include "driver/state/volume_paths.h"
 #include "map/folder/folder.h"
 #include "volume/snapshot_info.h"
 
@@ -67,11 +68,11 @@ class Catalog {
       const std::string& state_folder,
       const std::function<void(const std::string& id, const absl::Status& why)>& damaged);
 
-  // Paths of a volume's parts.
-  std::string FolderOf(std::string_view id) const;
-  std::string VolumeFolder(std::string_view id) const { return FolderOf(id) + "/volume"; }
-  std::string ControlSocket(std::string_view id) const { return FolderOf(id) + "/control.sock"; }
-  std::string NbdSocket(std::string_view id) const { return FolderOf(id) + "/nbd.sock"; }
+  // Paths of volumes' parts.
+  const VolumePaths& paths() const noexcept { return paths_; }
+  std::string FolderOf(std::string_view id) const { return paths_.Directory(id); }
+  std::string VolumeFolder(std::string_view id) const { return paths_.Volume(id); }
+  std::string ControlSocket(std::string_view id) const { return paths_.ControlSocket(id); }
 
   std::optional<Volume> FindVolume(std::string_view id) const;
   // Not of removed ones.
@@ -112,7 +113,9 @@ class Catalog {
 
  private:
   Catalog(std::unique_ptr<FolderClaim> claim, std::string state_folder)
-      : claim_(std::move(claim)), volumes_folder_(std::move(state_folder) + "/volumes") {}
+      : claim_(std::move(claim)),
+        paths_(state_folder),
+        volumes_folder_(std::move(state_folder) + "/volumes") {}
 
   absl::Status Load(const std::string& id);
   absl::Status LoadNames(const std::string& id);
@@ -120,6 +123,7 @@ class Catalog {
   std::string NameFile(const std::string& volume_id, const std::string& id) const;
 
   const std::unique_ptr<FolderClaim> claim_;
+  const VolumePaths paths_;
   const std::string volumes_folder_;
   mutable std::mutex mutex_;
   std::map<std::string, Volume, std::less<>> volumes_;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr ManifestKind kVolume = {.magic = {0x89, 'C', 'B', 'V', '\r', '\n', 0x1a, '\n'},
                                   .major = 1,
-                                  .minor = 0,
+                                  .minor = 1,
                                   .owner = "volume record"};
 constexpr ManifestKind kNode = {.magic = {0x89, 'C', 'B', 'N', '\r', '\n', 0x1a, '\n'},
                                 .major = 1,
@@ -38,6 +38,7 @@ std::vector<uint8_t> EncodeVolume(const VolumeRecord& record) {
   writer.Number(static_cast<uint8_t>(record.source.kind));
   writer.Text(record.source.id);
   writer.Text(record.name);
+  writer.Number(static_cast<uint8_t>(record.content));
   return std::move(writer).Finish();
 }
 
@@ -55,6 +56,17 @@ absl::StatusOr<VolumeRecord> DecodeVolume(std::span<const uint8_t> bytes, std::s
   record.source.kind = static_cast<ContentSource::Kind>(kind);
   record.source.id = reader->Text();
   record.name = reader->Text();
+  // Records without the field are of volumes whose data alone tells whether they were written to.
+  record.content =
+      record.source.kind == ContentSource::Kind::kNone ? Content::kBlank : Content::kUsed;
+  if (!reader->ended()) {
+    const size_t content_at = reader->at();
+    const auto content = reader->Number<uint8_t>();
+    if (content > static_cast<uint8_t>(Content::kUsed)) {
+      return reader->Damaged(content_at, "unknown kind of content");
+    }
+    record.content = static_cast<Content>(content);
+  }
   if (absl::Status ended = CheckEnded(*reader); !ended.ok()) return ended;
   return record;
 }

@@ -22,6 +22,13 @@ struct ContentSource {
   friend bool operator==(const ContentSource&, const ContentSource&) = default;
 };
 
+// Who can have written to a volume: what decides whether a file system may be made on it.
+enum class Content : uint8_t {
+  kBlank,       // nobody: no source, and never handed out for writing
+  kFormatting,  // only the driver's own mkfs, which was not completed
+  kUsed,        // anybody
+};
+
 // The file RECORD of a volume. A folder without it holds no volume.
 struct VolumeRecord {
   std::string name;       // as the client chose it
@@ -29,6 +36,9 @@ struct VolumeRecord {
   ContentSource source = {};
   // Deleted, but kept for its snapshots. Its name is free again.
   bool removed = false;
+  // Changes before what it tells of, so that a driver that is killed never takes a volume for
+  // emptier than it is.
+  Content content = Content::kUsed;
 
   friend bool operator==(const VolumeRecord&, const VolumeRecord&) = default;
 };
@@ -49,7 +59,8 @@ struct NodeRecord {
   std::string file_system = {};
   bool read_only = false;
   std::vector<std::string> mount_options = {};
-  // The kernel's NBD device; empty: FUSE and a loop device.
+  // Empty: FUSE and a loop device. Otherwise the kernel's NBD client, and the device that it was to
+  // have or had last, which may be another volume's by now: proves nothing.
   std::string nbd_device = {};
   std::vector<Target> targets = {};
 

@@ -241,8 +241,12 @@ absl::StatusOr<Volume> Store::MakeVolume(const VolumeRequest& request, uint64_t 
   if (!capacity.ok()) return capacity.status();
   if (absl::Status room = TakeRoom(*capacity); !room.ok()) return room;
   absl::StatusOr<std::string> id = catalog_->NewVolume();
-  const VolumeRecord record = {
-      .name = request.name, .capacity = *capacity, .source = request.source};
+  const VolumeRecord record = {.name = request.name,
+                               .capacity = *capacity,
+                               .source = request.source,
+                               .content = request.source.kind == ContentSource::Kind::kNone
+                                              ? Content::kBlank
+                                              : Content::kUsed};
   absl::Status made = id.status();
   if (made.ok()) {
     made = volume::TrackedVolume::Create(
@@ -256,6 +260,15 @@ absl::StatusOr<Volume> Store::MakeVolume(const VolumeRequest& request, uint64_t 
   ReturnRoom(*capacity);
   if (!made.ok()) return made;
   return *catalog_->FindVolume(*id);
+}
+
+absl::Status Store::SetContent(const std::string& id, Content content) {
+  const std::optional<Volume> volume = catalog_->FindVolume(id);
+  if (!volume.has_value()) return NoVolume(id);
+  if (volume->record.content == content) return absl::OkStatus();
+  VolumeRecord record = volume->record;
+  record.content = content;
+  return catalog_->ChangeVolume(id, record);
 }
 
 absl::Status Store::RemoveFolder(const std::string& id) {

@@ -95,6 +95,8 @@ class Store {
   absl::Status SetNode(const std::string& id, const std::optional<NodeRecord>& node) {
     return catalog_->SetNode(id, node);
   }
+  // The caller holds the volume's lock.
+  absl::Status SetContent(const std::string& id, Content content);
   absl::Status ReleaseVolume(const std::string& id) { return access_.Release(id); }
   // Called before a snapshot of an attached volume: writes what the node's kernel holds back.
   void SetFlush(std::function<absl::Status(const Volume&)> flush) { flush_ = std::move(flush); }

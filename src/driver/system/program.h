@@ -26,8 +26,8 @@ inline constexpr std::chrono::seconds kProgramTime{60};
 absl::StatusOr<ProgramResult> RunProgram(const std::vector<std::string>& command,
                                          std::chrono::seconds limit = kProgramTime);
 
-// As above; another exit status than 0 is INTERNAL, with the last line of the output. Returns the
-// output without the blanks at its end.
+// As above; another exit status than 0 is INTERNAL, with the first lines and the last line of the
+// output. Returns the output without the blanks at its end.
 absl::StatusOr<std::string> CallProgram(const std::vector<std::string>& command,
                                         std::chrono::seconds limit = kProgramTime);
 

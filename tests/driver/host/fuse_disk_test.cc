@@ -102,10 +102,11 @@ TEST_F(FuseDiskTest, IsTheVolume) {
   EXPECT_EQ(fsync(file.number()), 0);
   EXPECT_EQ(InImage(7), 7);
   EXPECT_EQ(InImage(8), 0);
-  EXPECT_EQ(fallocate(file.number(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kBlock, kBlock), 0);
-  EXPECT_EQ(fallocate(file.number(), FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, 3 * kBlock,
-                      2 * kBlock),
+  EXPECT_EQ(fallocate(file.number(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kBlock, kBlock),
             0);
+  EXPECT_EQ(
+      fallocate(file.number(), FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, 3 * kBlock, 2 * kBlock),
+      0);
   std::vector<uint8_t> read(9 * kBlock, 1);
   ASSERT_EQ(pread(file.number(), read.data(), read.size(), 0), static_cast<ssize_t>(read.size()));
   for (uint64_t block = 0; block < 9; ++block) {

@@ -1,6 +1,6 @@
 // Where the parts of a driver's volumes are.
-#ifndef CBT_DRIVER_HOST_VOLUME_PATHS_H_
-#define CBT_DRIVER_HOST_VOLUME_PATHS_H_
+#ifndef CBT_DRIVER_STATE_VOLUME_PATHS_H_
+#define CBT_DRIVER_STATE_VOLUME_PATHS_H_
 
 #include <string>
 #include <string_view>
@@ -30,4 +30,4 @@ class VolumePaths {
 
 }  // namespace cbt::driver
 
-#endif  // CBT_DRIVER_HOST_VOLUME_PATHS_H_
+#endif  // CBT_DRIVER_STATE_VOLUME_PATHS_H_
