@@ -1,4 +1,4 @@
-"""A file system is made only on a volume that nobody can have written to."""
+"""A file system is made only on a volume that cannot have been written to."""
 
 import os
 import shutil
