@@ -1,11 +1,13 @@
-"""A file system is made only on a volume that nobody can have written to."""
+"""A file system is made only on a volume that cannot have been written to."""
 
 import os
 import shutil
 import signal
 import subprocess
+import time
 
 import driver_parts as parts
+import grpc
 import node_test
 from driver_parts import MIB, Code, block, from_snapshot, from_volume, make_snapshot, mount
 
@@ -185,6 +187,24 @@ class FormatsTest(node_test.AttachedCase):
         for _ in range(2):
             self.fails(Code.INTERNAL, self.stage, volume, mount())
         self.unplay("mkfs.ext4")
+        self.put_file(volume)
+        self.check_file(volume)
+
+    def test_dd_a_driver_that_is_killed_in_a_mkfs_makes_it_again(self):
+        volume = self.volume("a")
+        ended = os.path.join(self.folder, "ended")
+        self.play("mkfs.ext4", 'kill -9 $PPID\nfor device; do :; done\n'
+                               'dd if=/dev/urandom of="$device" bs=4096 count=100 conv=fsync\n'
+                               f"touch {ended}\n")
+        with self.assertRaises(grpc.RpcError):
+            self.stage(volume, mount())
+        self.driver.process.wait(60)
+        # A real one has the device for itself, and lets no other begin.
+        while not os.path.exists(ended):
+            time.sleep(0.01)
+        self.unplay("mkfs.ext4")
+        self.driver = self.start()
+        self.client = self.driver.client
         self.put_file(volume)
         self.check_file(volume)
 

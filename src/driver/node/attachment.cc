@@ -61,8 +61,7 @@ std::vector<std::string> Attachment::Find(const std::string& id) const {
 }
 
 bool Attachment::IsOurs(const std::string& id, const std::string& device) const {
-  const std::vector<std::string> devices = Find(id);
-  return std::find(devices.begin(), devices.end(), device) != devices.end();
+  return IsNbdDeviceOf(device, catalog_.NbdSocket(id)) || IsLoopDeviceOf(device, FuseFile(id));
 }
 
 absl::StatusOr<AttachedDevice> Attachment::Hold(const std::string& id,
@@ -159,8 +158,7 @@ absl::StatusOr<AttachedDevice> Attachment::DeviceOf(const std::string& id) const
   if (!devices.ok()) return devices.status();
   if (devices->empty()) {
     return absl::NotFoundError(
-        "the volume is not attached: no device of this node is provably its "
-        "own; stage it again");
+        "the volume is not attached: no device of this node is provably its own; stage it again");
   }
   // Each would hold back writes that the others don't see.
   if (devices->size() > 1) {

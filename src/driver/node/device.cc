@@ -169,34 +169,37 @@ absl::StatusOr<std::string> ConnectNbd(const std::string& socket, const std::str
   return std::string();
 }
 
-std::vector<std::string> LoopDevicesOf(const std::string& file) {
+bool IsLoopDeviceOf(const std::string& device, const std::string& file) {
+  const std::string shown = Attribute(device, "loop/backing_file");
+  if (shown.empty()) return false;
+  const std::string backing(absl::StripSuffix(shown, " (deleted)"));
+  // The path depends on the namespace, its last part does not: other devices are left alone.
+  if (NameOf(backing) != NameOf(file)) return false;
   struct stat wanted = {};
-  const bool is_alive = ::stat(file.c_str(), &wanted) == 0;
+  if (::stat(file.c_str(), &wanted) == 0) {
+    return BackingFileOf(device) == BackingFile{.device = wanted.st_dev, .inode = wanted.st_ino};
+  }
   // Without a mount there is no such file, and the path of another one proves nothing.
-  if (!is_alive && errno != ENOTCONN && errno != EIO) return {};
+  if (errno != ENOTCONN && errno != EIO) return false;
+  // The folder of the file can't be looked at either.
   std::error_code error;
   const std::filesystem::path path(file);
-  const std::string real =
-      std::filesystem::weakly_canonical(path.parent_path().parent_path(), error) /
-      path.parent_path().filename() / path.filename();
+  return backing == std::filesystem::weakly_canonical(path.parent_path().parent_path(), error) /
+                        path.parent_path().filename() / path.filename();
+}
+
+std::vector<std::string> LoopDevicesOf(const std::string& file) {
   std::vector<std::string> devices = DevicesNamed("loop");
-  std::erase_if(devices, [&](const std::string& loop) {
-    const std::string shown = Attribute(loop, "loop/backing_file");
-    if (shown.empty()) return true;
-    const std::string backing(absl::StripSuffix(shown, " (deleted)"));
-    // The path depends on the namespace, its last part does not: other devices are left alone.
-    if (NameOf(backing) != path.filename()) return true;
-    if (!is_alive) return backing != real;
-    return BackingFileOf(loop) != BackingFile{.device = wanted.st_dev, .inode = wanted.st_ino};
-  });
+  std::erase_if(devices, [&](const std::string& one) { return !IsLoopDeviceOf(one, file); });
   return devices;
 }
 
 bool IsDeviceGone(dev_t number) {
   if (major(number) == 0) return false;  // of a file system without a device
-  const std::string size =
-      FirstLine(absl::StrCat("/sys/dev/block/", major(number), ":", minor(number), "/size"));
-  return size.empty() || size == "0";
+  const std::string device = absl::StrCat("/sys/dev/block/", major(number), ":", minor(number));
+  const std::string size = FirstLine(device + "/size");
+  // The second is a connection of NBD that has ended while the device is open.
+  return size.empty() || size == "0" || FirstLine(device + "/pid") == "0";
 }
 
 }  // namespace cbt::driver

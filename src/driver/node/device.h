@@ -57,12 +57,13 @@ std::vector<std::string> FreeNbdDevices();
 absl::StatusOr<std::string> ConnectNbd(const std::string& socket, const std::string& preferred,
                                        bool read_only);
 
-// Loop devices whose backing file is the very file at `file`, by device and inode. If that can't be
-// looked at, because its FUSE server is gone (ENOTCONN), by the path: such a device fails every
-// request, and is only there to be detached.
+// A loop device is the file's if its backing file is the very file at `file`, by device and inode.
+// If that can't be looked at, because its FUSE server is gone (ENOTCONN), by the path: such a
+// device fails every request, and is only there to be detached.
+bool IsLoopDeviceOf(const std::string& device, const std::string& file);
 std::vector<std::string> LoopDevicesOf(const std::string& file);
 
-// True for a number that no device has, or whose device has no medium any more.
+// True for a number that no device has, or whose device leads nowhere any more.
 bool IsDeviceGone(dev_t number);
 
 }  // namespace cbt::driver

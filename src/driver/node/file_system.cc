@@ -74,7 +74,7 @@ absl::Status CheckHolds(const std::string& device, const std::string& file_syste
   if (result->exit_status == kSeveral) return HoldsOther("several things at once", file_system);
   if (result->exit_status != 0) {
     return absl::FailedPreconditionError(
-        absl::StrCat("blkid can't tell what the volume holds (exit status ", result->exit_status,
+        absl::StrCat("blkid does not name what the volume holds (exit status ", result->exit_status,
                      "): ", result->output));
   }
   std::vector<std::string> others;

@@ -185,15 +185,17 @@ absl::Status Node::Stage(const std::string& id, const std::string& staging, cons
 absl::Status Node::DropDeadMounts(const std::string& id, const NodeRecord& node) const {
   const absl::StatusOr<bool> alive = attachment_.IsAlive(id);
   if (!alive.ok()) return alive.status();
-  if (*alive) return absl::OkStatus();
+  const absl::StatusOr<std::vector<AttachedDevice>> devices = attachment_.DevicesOf(id);
+  if (!devices.ok()) return devices.status();
+  if (*alive && !devices->empty()) return absl::OkStatus();
   if (node.block) {
     for (const Target& target : node.targets) {
       const absl::StatusOr<bool> mounted = IsMounted(target.path);
       if (!mounted.ok()) return mounted.status();
       if (*mounted) {
-        return absl::FailedPreconditionError(absl::StrCat(
-            "the volume's server has ended, and ", target.path,
-            " shows its old device; unpublish it there before the volume is staged again"));
+        return absl::FailedPreconditionError(
+            absl::StrCat("the volume's device has ended, and ", target.path,
+                         " shows it still; unpublish the volume there before it is staged again"));
       }
     }
     return absl::OkStatus();
@@ -201,8 +203,6 @@ absl::Status Node::DropDeadMounts(const std::string& id, const NodeRecord& node)
   const absl::StatusOr<std::optional<dev_t>> mounted = MountedAt(node.staging_path);
   if (!mounted.ok()) return mounted.status();
   if (!mounted->has_value()) return absl::OkStatus();
-  const absl::StatusOr<std::vector<AttachedDevice>> devices = attachment_.DevicesOf(id);
-  if (!devices.ok()) return devices.status();
   const bool ours =
       IsDeviceGone(**mounted) ||
       std::any_of(devices->begin(), devices->end(), [&mounted](const AttachedDevice& device) {
@@ -211,7 +211,7 @@ absl::Status Node::DropDeadMounts(const std::string& id, const NodeRecord& node)
   return ours ? UnmountLazily(node.staging_path) : IsForeign(node.staging_path);
 }
 
-// A file system is made only on a volume that nobody can have written to: its record says so, and
+// A file system is made only on a volume that cannot have been written to: its record says so, and
 // every byte is zero. What mkfs itself has written is not the record's kBlank any more, so a mkfs
 // that failed or was killed is done again only until the volume is handed out.
 absl::Status Node::ProvideFileSystem(const Volume& volume, const NodeRecord& node,
@@ -229,6 +229,9 @@ absl::Status Node::ProvideFileSystem(const Volume& volume, const NodeRecord& nod
   }
   if (node.read_only) {
     return absl::FailedPreconditionError("the volume has no file system, and is read-only");
+  }
+  if (device.IsUsedAlone()) {  // perhaps by the mkfs of a driver that was killed
+    return absl::FailedPreconditionError(device.path() + ": is in use, so no file system is made");
   }
   if (absl::Status begun = store_.SetContent(volume.id, Content::kFormatting); !begun.ok()) {
     return begun;

@@ -56,7 +56,7 @@ absl::StatusOr<VolumeRecord> DecodeVolume(std::span<const uint8_t> bytes, std::s
   record.source.kind = static_cast<ContentSource::Kind>(kind);
   record.source.id = reader->Text();
   record.name = reader->Text();
-  // Records without the field are of volumes whose data alone tells whether they were written to.
+  // For a record without the field, only the data shows whether the volume was written to.
   record.content =
       record.source.kind == ContentSource::Kind::kNone ? Content::kBlank : Content::kUsed;
   if (!reader->ended()) {

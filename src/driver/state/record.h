@@ -22,9 +22,9 @@ struct ContentSource {
   friend bool operator==(const ContentSource&, const ContentSource&) = default;
 };
 
-// Who can have written to a volume: what decides whether a file system may be made on it.
+// Who can have written to a volume: decides whether a file system may be made on it.
 enum class Content : uint8_t {
-  kBlank,       // nobody: no source, and never handed out for writing
+  kBlank,       // no one: it has no source, and was never handed out for writing
   kFormatting,  // only the driver's own mkfs, which was not completed
   kUsed,        // anybody
 };
@@ -36,8 +36,8 @@ struct VolumeRecord {
   ContentSource source = {};
   // Deleted, but kept for its snapshots. Its name is free again.
   bool removed = false;
-  // Changes before what it tells of, so that a driver that is killed never takes a volume for
-  // emptier than it is.
+  // Written before the event that it announces: after a crash, a volume never counts as emptier
+  // than it is.
   Content content = Content::kUsed;
 
   friend bool operator==(const VolumeRecord&, const VolumeRecord&) = default;
