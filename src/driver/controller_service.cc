@@ -12,6 +12,7 @@ namespace cbt::driver {
 namespace {
 
 constexpr std::string_view kKubernetesPrefix = "csi.storage.k8s.io/";
+constexpr char kNoMutableParameters[] = "mutable_parameters: there are none";
 
 absl::Status Require(const std::string& value, const char* field) {
   return value.empty() ? absl::InvalidArgumentError(absl::StrCat(field, ": is missing"))
@@ -72,11 +73,11 @@ void FillIn(csi::v1::Snapshot& message, const Snapshot& snapshot) {
   constexpr int64_t kNanoseconds = 1'000'000'000;
   message.set_snapshot_id(snapshot.id);
   message.set_source_volume_id(snapshot.volume_id);
-  message.set_size_bytes(static_cast<int64_t>(snapshot.info->size));
-  message.mutable_creation_time()->set_seconds(snapshot.info->created_ns / kNanoseconds);
-  message.mutable_creation_time()->set_nanos(
-      static_cast<int32_t>(snapshot.info->created_ns % kNanoseconds));
-  message.set_ready_to_use(snapshot.info->ready);
+  const SnapshotCut& cut = *snapshot.record.cut;
+  message.set_size_bytes(static_cast<int64_t>(cut.size));
+  message.mutable_creation_time()->set_seconds(cut.created_ns / kNanoseconds);
+  message.mutable_creation_time()->set_nanos(static_cast<int32_t>(cut.created_ns % kNanoseconds));
+  message.set_ready_to_use(snapshot.ready());
 }
 
 }  // namespace
@@ -110,7 +111,7 @@ absl::Status ControllerService::DoCreateVolume(const csi::v1::CreateVolumeReques
     }
   }
   if (!request.mutable_parameters().empty()) {
-    return absl::InvalidArgumentError("mutable_parameters: there are none");
+    return absl::InvalidArgumentError(kNoMutableParameters);
   }
   const auto& requisite = request.accessibility_requirements().requisite();
   if (!requisite.empty() &&
@@ -165,6 +166,10 @@ absl::Status ControllerService::DoValidate(
       response.set_message(std::string(usage.status().message()));
       return absl::OkStatus();
     }
+  }
+  if (!request.mutable_parameters().empty()) {
+    response.set_message(kNoMutableParameters);
+    return absl::OkStatus();
   }
   VolumeRequest read;
   if (absl::Status known = ReadParameters(request.parameters(), read); !known.ok()) {
@@ -285,7 +290,9 @@ absl::Status ControllerService::DoListSnapshots(const csi::v1::ListSnapshotsRequ
                                                        static_cast<size_t>(request.max_entries()),
                                                        request.source_volume_id());
   for (Snapshot& snapshot : page.entries) {
-    if (!store_.Refresh(snapshot)) continue;
+    // Of the others it is not known whether they are ready.
+    const absl::Status fresh = store_.Refresh(snapshot);
+    if (absl::IsNotFound(fresh) || absl::IsDataLoss(fresh)) continue;
     driver::FillIn(*response.add_entries()->mutable_snapshot(), snapshot);
   }
   if (page.more) response.set_next_token(page.entries.back().id);
@@ -316,11 +323,15 @@ grpc::Status ControllerService::ControllerExpandVolume(
     csi::v1::ControllerExpandVolumeResponse* response) {
   return calls_.Run("/csi.v1.Controller/ControllerExpandVolume", [&] {
     if (absl::Status id = Require(request->volume_id(), "volume_id"); !id.ok()) return id;
-    if (!request->has_capacity_range()) {
-      return absl::InvalidArgumentError("capacity_range: is missing");
-    }
     const absl::StatusOr<CapacityRange> range = RangeOf(request->capacity_range());
     if (!range.ok()) return range.status();
+    if (range->required == 0 && range->limit == 0) {
+      return absl::InvalidArgumentError("capacity_range: is missing");
+    }
+    if (request->has_volume_capability()) {
+      const absl::StatusOr<Usage> usage = UsageOf(request->volume_capability());
+      if (!usage.ok()) return usage.status();
+    }
     const absl::StatusOr<uint64_t> capacity = store_.ExpandVolume(request->volume_id(), *range);
     if (!capacity.ok()) return capacity.status();
     response->set_capacity_bytes(static_cast<int64_t>(*capacity));

@@ -24,16 +24,6 @@ constexpr std::string_view kSnapshotPrefix = "snap-";
 constexpr size_t kRandomBytes = 12;
 constexpr uint64_t kMaxRecordBytes = 1 << 20;
 
-// Never reused: with 96 random bits, two of a billion ids are equal with a chance of 1 in 10^11.
-absl::StatusOr<std::string> RandomId(std::string_view prefix) {
-  std::array<char, kRandomBytes> bytes;
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    return absl::UnavailableError("no random numbers for an id");
-  }
-  return absl::StrCat(AbslView(prefix),
-                      absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size())));
-}
-
 bool IsId(std::string_view id, std::string_view prefix) {
   return id.size() == prefix.size() + 2 * kRandomBytes && id.starts_with(prefix) &&
          std::all_of(id.begin() + static_cast<ptrdiff_t>(prefix.size()), id.end(),
@@ -56,6 +46,16 @@ absl::StatusOr<std::vector<uint8_t>> ReadRecord(const Folder& folder, const std:
 }
 
 }  // namespace
+
+// Never reused: with 96 random bits, two of a billion ids are equal with a chance of 1 in 10^11.
+absl::StatusOr<std::string> RandomId(std::string_view prefix) {
+  std::array<char, kRandomBytes> bytes;
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    return absl::UnavailableError("no random numbers for an id");
+  }
+  return absl::StrCat(AbslView(prefix),
+                      absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size())));
+}
 
 bool IsVolumeId(std::string_view id) { return IsId(id, kVolumePrefix); }
 bool IsSnapshotId(std::string_view id) { return IsId(id, kSnapshotPrefix); }
@@ -116,29 +116,45 @@ absl::Status Catalog::Load(const std::string& id) {
     if (!decoded.ok()) return decoded.status();
     volume.node = *std::move(decoded);
   }
+  // All or nothing: a snapshot that is not known would be deleted with its volume.
+  absl::StatusOr<std::vector<Snapshot>> snapshots = ReadSnapshots(id);
+  if (!snapshots.ok()) return snapshots.status();
+  volume.snapshots = snapshots->size();
+  for (Snapshot& snapshot : *snapshots) Index(std::move(snapshot));
   provisioned_ += volume.record.capacity;
   if (!volume.record.removed) volume_names_[volume.record.name] = id;
   volumes_[id] = std::move(volume);
-  return LoadNames(id);
+  return absl::OkStatus();
 }
 
-absl::Status Catalog::LoadNames(const std::string& id) {
+absl::StatusOr<std::vector<Snapshot>> Catalog::ReadSnapshots(const std::string& id) const {
   absl::StatusOr<Folder> folder = Folder::Open(FolderOf(id) + "/names");
   if (!folder.ok()) return folder.status();
   const absl::StatusOr<std::vector<std::string>> files = folder->List();
   if (!files.ok()) return files.status();
+  std::vector<Snapshot> snapshots;
   for (const std::string& file : *files) {
     if (!IsSnapshotId(file)) continue;
     const absl::StatusOr<std::vector<uint8_t>> bytes = ReadRecord(*folder, file);
     if (!bytes.ok()) return bytes.status();
-    absl::StatusOr<std::string> name = DecodeSnapshotName(*bytes, folder->Shown(file));
-    if (!name.ok()) return name.status();
-    snapshot_names_[*name] = file;
-    snapshots_[file] = {.id = file, .volume_id = id, .name = *std::move(name)};
-    snapshots_of_[id].insert(file);
-    ++volumes_[id].snapshots;
+    absl::StatusOr<SnapshotRecord> record = DecodeSnapshot(*bytes, folder->Shown(file));
+    if (!record.ok()) return record.status();
+    const SnapshotState state =
+        record->cut.has_value() ? SnapshotState::kTaken : SnapshotState::kReserved;
+    snapshots.push_back(
+        {.id = file, .volume_id = id, .record = *std::move(record), .state = state});
   }
-  return absl::OkStatus();
+  return snapshots;
+}
+
+// Requires: mutex_, or no other thread.
+void Catalog::Index(Snapshot snapshot) {
+  // A reservation that failed while it was synced may have left a second one of the name.
+  const auto [named, added] = snapshot_names_.try_emplace(snapshot.record.name, snapshot.id);
+  if (!added && !snapshots_.at(named->second).record.cut.has_value()) named->second = snapshot.id;
+  snapshots_of_[snapshot.volume_id].insert(snapshot.id);
+  std::string id = snapshot.id;
+  snapshots_.insert_or_assign(std::move(id), std::move(snapshot));
 }
 
 std::string Catalog::FolderOf(std::string_view id) const {
@@ -200,7 +216,9 @@ Page<Snapshot> Catalog::ListSnapshots(std::string_view after, size_t most,
   Page<Snapshot> page;
   // False at the end of the page.
   const auto add = [&](const Snapshot& snapshot) {
-    if (!snapshot.info.has_value()) return true;
+    if (snapshot.state == SnapshotState::kReserved || snapshot.state == SnapshotState::kLost) {
+      return true;
+    }
     page.more = most > 0 && page.entries.size() == most;
     if (!page.more) page.entries.push_back(snapshot);
     return !page.more;
@@ -226,11 +244,13 @@ std::vector<Volume> Catalog::AllVolumes() const {
   return all;
 }
 
-std::vector<std::string> Catalog::SnapshotsOf(std::string_view volume_id) const {
+std::vector<Snapshot> Catalog::SnapshotsOf(std::string_view volume_id) const {
   const std::lock_guard lock(mutex_);
   const auto found = snapshots_of_.find(volume_id);
-  if (found == snapshots_of_.end()) return {};
-  return {found->second.begin(), found->second.end()};
+  std::vector<Snapshot> all;
+  if (found == snapshots_of_.end()) return all;
+  for (const std::string& id : found->second) all.push_back(snapshots_.at(id));
+  return all;
 }
 
 uint64_t Catalog::provisioned() const {
@@ -254,6 +274,7 @@ absl::StatusOr<std::string> Catalog::NewVolume() {
 
 absl::Status Catalog::AddVolume(const std::string& id, const VolumeRecord& record) {
   if (absl::Status written = Write(FolderOf(id) + "/RECORD", EncodeVolume(record)); !written.ok()) {
+    ::unlink((FolderOf(id) + "/RECORD").c_str());  // it may be there nevertheless
     return written;
   }
   const std::lock_guard lock(mutex_);
@@ -284,7 +305,7 @@ absl::Status Catalog::DropVolume(const std::string& id) {
   if (!found->second.record.removed) volume_names_.erase(found->second.record.name);
   volumes_.erase(found);
   for (const std::string& snapshot : snapshots_of_[id]) {
-    snapshot_names_.erase(snapshots_.at(snapshot).name);
+    snapshot_names_.erase(snapshots_.at(snapshot).record.name);
     snapshots_.erase(snapshot);
   }
   snapshots_of_.erase(id);
@@ -321,23 +342,39 @@ absl::StatusOr<std::string> Catalog::ReserveSnapshot(const std::string& volume_i
                                                      const std::string& name) {
   absl::StatusOr<std::string> id = RandomId(kSnapshotPrefix);
   if (!id.ok()) return id;
-  if (absl::Status written = Write(NameFile(volume_id, *id), EncodeSnapshotName(name));
+  const SnapshotRecord record = {.name = name};
+  if (absl::Status written = Write(NameFile(volume_id, *id), EncodeSnapshot(record));
       !written.ok()) {
+    ::unlink(NameFile(volume_id, *id).c_str());  // it may be there nevertheless
     return written;
   }
   const std::lock_guard lock(mutex_);
-  snapshots_[*id] = {.id = *id, .volume_id = volume_id, .name = name};
-  snapshot_names_[name] = *id;
-  snapshots_of_[volume_id].insert(*id);
+  Index({.id = *id, .volume_id = volume_id, .record = record});
   ++volumes_.at(volume_id).snapshots;
   return id;
 }
 
-void Catalog::SetSnapshotInfo(const std::string& id, std::optional<volume::SnapshotInfo> info) {
-  const std::lock_guard lock(mutex_);
-  if (const auto found = snapshots_.find(id); found != snapshots_.end()) {
-    found->second.info = std::move(info);
+absl::Status Catalog::RecordCut(const std::string& id, const SnapshotCut& cut) {
+  const std::lock_guard alone(cuts_mutex_);
+  const std::optional<Snapshot> snapshot = FindSnapshot(id);
+  if (!snapshot.has_value()) return absl::NotFoundError("there is no snapshot " + id);
+  SnapshotRecord record = snapshot->record;
+  record.cut = cut;
+  if (absl::Status written = Write(NameFile(snapshot->volume_id, id), EncodeSnapshot(record));
+      !written.ok()) {
+    return written;
   }
+  const std::lock_guard lock(mutex_);
+  Snapshot& kept = snapshots_.at(id);
+  kept.record = std::move(record);
+  kept.state = SnapshotState::kTaken;
+  return absl::OkStatus();
+}
+
+void Catalog::SetSnapshotState(const std::string& id, SnapshotState state) {
+  const std::lock_guard lock(mutex_);
+  const auto found = snapshots_.find(id);
+  if (found != snapshots_.end()) found->second.state = state;
 }
 
 absl::Status Catalog::DropSnapshot(const std::string& id) {
@@ -348,8 +385,9 @@ absl::Status Catalog::DropSnapshot(const std::string& id) {
     return removed;
   }
   const std::lock_guard lock(mutex_);
-  snapshot_names_.erase(snapshot->name);
-  snapshots_.erase(id);
+  if (snapshots_.erase(id) == 0) return absl::OkStatus();
+  const auto named = snapshot_names_.find(snapshot->record.name);
+  if (named != snapshot_names_.end() && named->second == id) snapshot_names_.erase(named);
   snapshots_of_[snapshot->volume_id].erase(id);
   --volumes_.at(snapshot->volume_id).snapshots;
   return absl::OkStatus();

@@ -3,7 +3,7 @@
 //   STATE/volumes/ID/        a volume
 //     RECORD                 what it is, see record.h; without this file there is no volume
 //     NODE                   where it is attached and mounted, while it is
-//     names/SNAPSHOT         the name that a client gave a snapshot
+//     names/SNAPSHOT         a snapshot's name and moment, see record.h
 //     volume/                the TrackedVolume
 //     control.sock, nbd.sock sockets of the process that serves it, while it is attached
 //
@@ -29,7 +29,6 @@
 #include "absl/status/statusor.h"
 #include "driver/state/record.h"
 #include "map/folder/folder.h"
-#include "volume/snapshot_info.h"
 
 namespace cbt::driver {
 
@@ -40,13 +39,20 @@ struct Volume {
   size_t snapshots = 0;
 };
 
+enum class SnapshotState : uint8_t {
+  kReserved,  // no one knows of it: it may be taken, now or anew
+  kTaken,     // its moment is fixed, its data may still be being copied
+  kReady,
+  kLost,  // it was taken and is gone; never comes back
+};
+
 struct Snapshot {
   std::string id;
   std::string volume_id;
-  std::string name;
-  // Nothing: the name is reserved, but the snapshot has not been taken, or was lost before it was
-  // ready.
-  std::optional<volume::SnapshotInfo> info = {};
+  SnapshotRecord record;  // has a cut in every state but kReserved
+  SnapshotState state = SnapshotState::kReserved;
+
+  bool ready() const noexcept { return state == SnapshotState::kReady; }
 };
 
 // A part of a list that is sorted by id.
@@ -80,14 +86,15 @@ class Catalog {
   std::optional<Snapshot> FindSnapshotByName(const std::string& name) const;
 
   // At most `most` (0: all) entries with an id after `after`, sorted by id. ListVolumes() leaves
-  // out removed ones, ListSnapshots() those that are only reserved; `volume_id` empty: of all
-  // volumes.
+  // out removed ones, ListSnapshots() those that are only reserved or lost; `volume_id` empty: of
+  // all volumes.
   Page<Volume> ListVolumes(std::string_view after, size_t most) const;
   Page<Snapshot> ListSnapshots(std::string_view after, size_t most,
                                std::string_view volume_id) const;
   // Removed ones too.
   std::vector<Volume> AllVolumes() const;
-  std::vector<std::string> SnapshotsOf(std::string_view volume_id) const;
+  // In every state.
+  std::vector<Snapshot> SnapshotsOf(std::string_view volume_id) const;
   // The sum of the capacities of all volumes, bytes.
   uint64_t provisioned() const;
 
@@ -106,8 +113,10 @@ class Catalog {
   // Reserves the name and returns an id for the snapshot.
   absl::StatusOr<std::string> ReserveSnapshot(const std::string& volume_id,
                                               const std::string& name);
-  // In memory only: the volume itself keeps it.
-  void SetSnapshotInfo(const std::string& id, std::optional<volume::SnapshotInfo> info);
+  // The reserved snapshot has been taken: from here on it is this one or lost.
+  absl::Status RecordCut(const std::string& id, const SnapshotCut& cut);
+  // In memory only: the volume itself knows how far it is. Not for reserved ones.
+  void SetSnapshotState(const std::string& id, SnapshotState state);
   absl::Status DropSnapshot(const std::string& id);
 
  private:
@@ -115,12 +124,14 @@ class Catalog {
       : claim_(std::move(claim)), volumes_folder_(std::move(state_folder) + "/volumes") {}
 
   absl::Status Load(const std::string& id);
-  absl::Status LoadNames(const std::string& id);
+  absl::StatusOr<std::vector<Snapshot>> ReadSnapshots(const std::string& id) const;
   absl::Status Write(const std::string& path, const std::vector<uint8_t>& bytes) const;
   std::string NameFile(const std::string& volume_id, const std::string& id) const;
+  void Index(Snapshot snapshot);
 
   const std::unique_ptr<FolderClaim> claim_;
   const std::string volumes_folder_;
+  std::mutex cuts_mutex_;  // held while a cut is recorded
   mutable std::mutex mutex_;
   std::map<std::string, Volume, std::less<>> volumes_;
   std::map<std::string, std::string, std::less<>> volume_names_;  // to ids; not of removed ones
@@ -129,6 +140,9 @@ class Catalog {
   std::map<std::string, std::set<std::string>, std::less<>> snapshots_of_;  // by volume
   uint64_t provisioned_ = 0;
 };
+
+// `prefix` and 96 random bits: never the same twice. Errors: UNAVAILABLE.
+absl::StatusOr<std::string> RandomId(std::string_view prefix);
 
 // True for a text that can be the id of a volume or of a snapshot.
 bool IsVolumeId(std::string_view id);
