@@ -23,6 +23,9 @@ constexpr std::string_view kVolumePrefix = "vol-";
 constexpr std::string_view kSnapshotPrefix = "snap-";
 constexpr size_t kRandomBytes = 12;
 constexpr uint64_t kMaxRecordBytes = 1 << 20;
+constexpr char kRecord[] = "RECORD";
+constexpr char kMaking[] = "MAKING";
+constexpr char kRemoved[] = "REMOVED";
 
 bool IsId(std::string_view id, std::string_view prefix) {
   return id.size() == prefix.size() + 2 * kRandomBytes && id.starts_with(prefix) &&
@@ -39,6 +42,18 @@ absl::Status RemoveFile(const std::string& path) {
 bool IsDamage(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsInvalidArgument(status) ||
          absl::IsUnimplemented(status);
+}
+
+// Whether a folder without a record may be removed. That the record is missing is not enough: it
+// may have been lost, and then the data of a volume is all that is left of it.
+absl::StatusOr<bool> IsLeftover(const Folder& folder) {
+  for (const char* const mark : {kMaking, kRemoved}) {
+    const absl::StatusOr<bool> marked = folder.Has(mark);
+    if (!marked.ok() || *marked) return marked;
+  }
+  const absl::StatusOr<bool> has_data = folder.Has("volume");
+  if (!has_data.ok()) return has_data;
+  return !*has_data;
 }
 
 absl::StatusOr<std::vector<uint8_t>> ReadRecord(const Folder& folder, const std::string& file) {
@@ -99,13 +114,21 @@ absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(
 absl::Status Catalog::Load(const std::string& id) {
   absl::StatusOr<Folder> folder = Folder::Open(FolderOf(id));
   if (!folder.ok()) return folder.status();
-  const absl::StatusOr<bool> recorded = folder->Has("RECORD");
+  const absl::StatusOr<bool> recorded = folder->Has(kRecord);
   if (!recorded.ok()) return recorded.status();
-  if (!*recorded) return absl::OkStatus();
-  const absl::StatusOr<std::vector<uint8_t>> bytes = ReadRecord(*folder, "RECORD");
+  if (!*recorded) {
+    const absl::StatusOr<bool> leftover = IsLeftover(*folder);
+    if (!leftover.ok()) return leftover.status();
+    if (*leftover) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat(folder->Shown(kRecord),
+                                            ": is missing beside a volume, which is left alone; if "
+                                            "it is not needed, remove its folder"));
+  }
+  const absl::StatusOr<std::vector<uint8_t>> bytes = ReadRecord(*folder, kRecord);
   if (!bytes.ok()) return bytes.status();
-  absl::StatusOr<VolumeRecord> record = DecodeVolume(*bytes, folder->Shown("RECORD"));
+  absl::StatusOr<VolumeRecord> record = DecodeVolume(*bytes, folder->Shown(kRecord));
   if (!record.ok()) return record.status();
+  folder->Remove(kMaking);  // a driver was killed just after it had written the record
   Volume volume{.id = id, .record = *std::move(record)};
   const absl::StatusOr<bool> attached = folder->Has("NODE");
   if (!attached.ok()) return attached.status();
@@ -261,20 +284,25 @@ uint64_t Catalog::provisioned() const {
 absl::StatusOr<std::string> Catalog::NewVolume() {
   absl::StatusOr<std::string> id = RandomId(kVolumePrefix);
   if (!id.ok()) return id;
-  if (absl::Status ours = claim_->Check(); !ours.ok()) return ours;
-  for (const std::string& folder : {FolderOf(*id), FolderOf(*id) + "/names"}) {
-    if (absl::Status made = MakeFolder(folder, /*sync=*/true); !made.ok()) {
-      ::rmdir((FolderOf(*id) + "/names").c_str());
-      ::rmdir(FolderOf(*id).c_str());
-      return made;
-    }
-  }
-  return id;
+  const std::string folder = FolderOf(*id);
+  absl::Status made = claim_->Check();
+  if (!made.ok()) return made;
+  made = MakeFolder(folder, /*sync=*/true);
+  if (made.ok()) made = Write(folder + "/" + kMaking, {});
+  if (made.ok()) made = MakeFolder(folder + "/names", /*sync=*/true);
+  if (made.ok()) return id;
+  ::rmdir((folder + "/names").c_str());
+  ::unlink((folder + "/" + kMaking).c_str());
+  ::rmdir(folder.c_str());
+  return made;
 }
 
 absl::Status Catalog::AddVolume(const std::string& id, const VolumeRecord& record) {
-  if (absl::Status written = Write(FolderOf(id) + "/RECORD", EncodeVolume(record)); !written.ok()) {
-    ::unlink((FolderOf(id) + "/RECORD").c_str());  // it may be there nevertheless
+  const std::string path = FolderOf(id) + "/" + kRecord;
+  absl::Status written = Write(path, EncodeVolume(record));
+  if (written.ok()) written = RemoveFile(FolderOf(id) + "/" + kMaking);
+  if (!written.ok()) {
+    ::unlink(path.c_str());  // it may be there nevertheless
     return written;
   }
   const std::lock_guard lock(mutex_);
@@ -285,7 +313,8 @@ absl::Status Catalog::AddVolume(const std::string& id, const VolumeRecord& recor
 }
 
 absl::Status Catalog::ChangeVolume(const std::string& id, const VolumeRecord& record) {
-  if (absl::Status written = Write(FolderOf(id) + "/RECORD", EncodeVolume(record)); !written.ok()) {
+  if (absl::Status written = Write(FolderOf(id) + "/" + kRecord, EncodeVolume(record));
+      !written.ok()) {
     return written;
   }
   const std::lock_guard lock(mutex_);
@@ -298,7 +327,12 @@ absl::Status Catalog::ChangeVolume(const std::string& id, const VolumeRecord& re
 
 absl::Status Catalog::DropVolume(const std::string& id) {
   if (absl::Status ours = claim_->Check(); !ours.ok()) return ours;
-  if (absl::Status removed = RemoveFile(FolderOf(id) + "/RECORD"); !removed.ok()) return removed;
+  // A full disk has room for another name of the record.
+  const std::string path = FolderOf(id) + "/" + kRecord;
+  if (::rename(path.c_str(), (FolderOf(id) + "/" + kRemoved).c_str()) != 0 && errno != ENOENT) {
+    return FileError(path, errno);
+  }
+  if (absl::Status synced = SyncFolder(FolderOf(id)); !synced.ok()) return synced;
   const std::lock_guard lock(mutex_);
   const auto found = volumes_.find(id);
   provisioned_ -= found->second.record.capacity;
@@ -319,11 +353,15 @@ absl::StatusOr<std::vector<std::string>> Catalog::Leftovers() const {
   if (!names.ok()) return names.status();
   std::vector<std::string> left;
   for (const std::string& id : *names) {
-    if (!IsVolumeId(id)) continue;
-    struct stat record = {};
-    if (::lstat((FolderOf(id) + "/RECORD").c_str(), &record) != 0 && errno == ENOENT) {
-      left.push_back(id);
-    }
+    if (!IsVolumeId(id) || FindVolume(id).has_value()) continue;
+    const absl::StatusOr<Folder> of_volume = Folder::Open(FolderOf(id));
+    if (!of_volume.ok()) return of_volume.status();
+    const absl::StatusOr<bool> recorded = of_volume->Has(kRecord);
+    if (!recorded.ok()) return recorded.status();
+    if (*recorded) continue;  // damaged
+    const absl::StatusOr<bool> leftover = IsLeftover(*of_volume);
+    if (!leftover.ok()) return leftover.status();
+    if (*leftover) left.push_back(id);
   }
   return left;
 }

@@ -1,7 +1,8 @@
 // The volumes and snapshots of a driver, in memory and on disk.
 //
 //   STATE/volumes/ID/        a volume
-//     RECORD                 what it is, see record.h; without this file there is no volume
+//     RECORD                 what it is, see record.h
+//     MAKING, REMOVED        instead of RECORD: there is no volume yet, or no more
 //     NODE                   where it is attached and mounted, while it is
 //     names/SNAPSHOT         a snapshot's name and moment, see record.h
 //     volume/                the TrackedVolume
@@ -66,8 +67,9 @@ struct Page {
 class Catalog {
  public:
   // Opens `state_folder` (created if missing, but not its parents) for this process alone, and
-  // reads all records. A volume whose record is damaged is reported to `damaged` and left alone.
-  // Errors: UNAVAILABLE if another driver has the folder, INVALID_ARGUMENT if its path is too long
+  // reads all records. A volume whose record is damaged, or missing without a mark that says why,
+  // is reported to `damaged` and left alone. Errors: UNAVAILABLE if another driver has the folder,
+  // INVALID_ARGUMENT if its path is too long
   //         for the sockets in it; file errors.
   static absl::StatusOr<std::unique_ptr<Catalog>> Open(
       const std::string& state_folder,
@@ -105,7 +107,7 @@ class Catalog {
   absl::Status ChangeVolume(const std::string& id, const VolumeRecord& record);
   // From here on there is no such volume; its folder remains, for the caller to remove.
   absl::Status DropVolume(const std::string& id);
-  // Folders of no volume: what a killed driver had begun to make or to remove.
+  // Folders of no volume: what a killed driver had begun to make or to remove, as their marks say.
   absl::StatusOr<std::vector<std::string>> Leftovers() const;
   // Nothing: detached.
   absl::Status SetNode(const std::string& id, const std::optional<NodeRecord>& node);
