@@ -14,7 +14,7 @@ import common
 
 TABLE = "tests/disasters/table.csv"
 COLUMNS = ["number", "system", "what happened", "class", "tests"]
-DISASTERS = 37
+DISASTERS = 39
 SCENARIOS = 20
 GTEST = re.compile(r"\b(?:TEST|TEST_F|TEST_P|RC_GTEST_PROP|RC_GTEST_FIXTURE_PROP)\(\s*(\w+),\s*(\w+)")
 PYTHON = re.compile(r"^\s+def (test_\w+)\(self", re.MULTILINE)

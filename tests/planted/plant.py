@@ -27,7 +27,7 @@ import tree  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
 KINDS = ("kernel", "property", "cursor", "faults", "memory", "scale", "cli", "interop", "rpc", "wire", "map", "threads", "source", "volume", "driver")
-DISASTERS = range(1, 38)
+DISASTERS = range(1, 40)
 KEYS = {"name", "for", "file", "before", "after", "targets", "command"}
 
 
