@@ -159,7 +159,7 @@ absl::Status ControllerService::DoValidate(
   }
   const std::optional<Volume> volume = store_.catalog().FindVolume(request.volume_id());
   if (!volume.has_value() || volume->record.removed) {
-    return absl::NotFoundError("there is no volume " + request.volume_id());
+    return store_.catalog().Absent(request.volume_id());
   }
   for (const csi::v1::VolumeCapability& capability : request.volume_capabilities()) {
     if (const absl::StatusOr<Usage> usage = UsageOf(capability); !usage.ok()) {
@@ -347,7 +347,7 @@ grpc::Status ControllerService::ControllerGetVolume(
     if (absl::Status id = Require(request->volume_id(), "volume_id"); !id.ok()) return id;
     const std::optional<Volume> volume = store_.catalog().FindVolume(request->volume_id());
     if (!volume.has_value() || volume->record.removed) {
-      return absl::NotFoundError("there is no volume " + request->volume_id());
+      return store_.catalog().Absent(request->volume_id());
     }
     FillIn(*response->mutable_volume(), *volume);
     response->mutable_status();

@@ -106,6 +106,7 @@ absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(
     if (loaded.ok()) continue;
     // Of a volume that can't be read now, a second one of the same name could be made.
     if (!IsDamage(loaded)) return loaded;
+    catalog->LeaveAlone(id, loaded);
     damaged(id, loaded);
   }
   return catalog;
@@ -141,7 +142,12 @@ absl::Status Catalog::Load(const std::string& id) {
   }
   // All or nothing: a snapshot that is not known would be deleted with its volume.
   absl::StatusOr<std::vector<Snapshot>> snapshots = ReadSnapshots(id);
-  if (!snapshots.ok()) return snapshots.status();
+  if (!snapshots.ok()) {
+    if (!volume.record.removed) {
+      names_left_alone_[volume.record.name] = std::string(snapshots.status().message());
+    }
+    return snapshots.status();
+  }
   volume.snapshots = snapshots->size();
   for (Snapshot& snapshot : *snapshots) Index(std::move(snapshot));
   provisioned_ += volume.record.capacity;
@@ -168,6 +174,30 @@ absl::StatusOr<std::vector<Snapshot>> Catalog::ReadSnapshots(const std::string& 
         {.id = file, .volume_id = id, .record = *std::move(record), .state = state});
   }
   return snapshots;
+}
+
+void Catalog::LeaveAlone(const std::string& id, const absl::Status& why) {
+  left_alone_[id] = std::string(why.message());
+  const absl::StatusOr<Folder> folder = Folder::Open(FolderOf(id) + "/names");
+  if (!folder.ok()) return;
+  const absl::StatusOr<std::vector<std::string>> files = folder->List();
+  if (!files.ok()) return;
+  for (const std::string& file : *files) {
+    if (IsSnapshotId(file)) left_alone_[file] = std::string(why.message());
+  }
+}
+
+absl::Status Catalog::Absent(std::string_view id) const {
+  const auto found = left_alone_.find(id);
+  if (found != left_alone_.end()) return absl::DataLossError(found->second);
+  return absl::NotFoundError(
+      absl::StrCat("there is no ", IsSnapshotId(id) ? "snapshot " : "volume ", AbslView(id)));
+}
+
+absl::Status Catalog::AbsentByName(const std::string& name) const {
+  const auto found = names_left_alone_.find(name);
+  return found == names_left_alone_.end() ? absl::NotFoundError("there is no volume of this name")
+                                          : absl::DataLossError(found->second);
 }
 
 // Requires: mutex_, or no other thread.

@@ -81,6 +81,11 @@ class Catalog {
   std::string ControlSocket(std::string_view id) const { return FolderOf(id) + "/control.sock"; }
   std::string NbdSocket(std::string_view id) const { return FolderOf(id) + "/nbd.sock"; }
 
+  // Why there is no volume or snapshot of this id, or no volume of this name: NOT_FOUND, or
+  // DATA_LOSS for one that is left alone.
+  absl::Status Absent(std::string_view id) const;
+  absl::Status AbsentByName(const std::string& name) const;
+
   std::optional<Volume> FindVolume(std::string_view id) const;
   // Not of removed ones.
   std::optional<Volume> FindVolumeByName(const std::string& name) const;
@@ -127,12 +132,16 @@ class Catalog {
 
   absl::Status Load(const std::string& id);
   absl::StatusOr<std::vector<Snapshot>> ReadSnapshots(const std::string& id) const;
+  void LeaveAlone(const std::string& id, const absl::Status& why);
   absl::Status Write(const std::string& path, const std::vector<uint8_t>& bytes) const;
   std::string NameFile(const std::string& volume_id, const std::string& id) const;
   void Index(Snapshot snapshot);
 
   const std::unique_ptr<FolderClaim> claim_;
   const std::string volumes_folder_;
+  // Of volumes that are left alone, and why; constant after Open().
+  std::map<std::string, std::string, std::less<>> left_alone_;        // volumes and snapshots
+  std::map<std::string, std::string, std::less<>> names_left_alone_;  // as far as they are known
   std::mutex cuts_mutex_;  // held while a cut is recorded
   mutable std::mutex mutex_;
   std::map<std::string, Volume, std::less<>> volumes_;

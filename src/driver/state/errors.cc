@@ -40,12 +40,8 @@ absl::Status CheckName(const std::string& name) {
   return absl::OkStatus();
 }
 
-absl::Status NoVolume(const std::string& id) {
-  return absl::NotFoundError("there is no volume " + id);
-}
-
-absl::Status NoSnapshot(const std::string& id) {
-  return absl::NotFoundError("there is no snapshot " + id);
+absl::Status OkIfNotFound(const absl::Status& absent) {
+  return absl::IsNotFound(absent) ? absl::OkStatus() : absent;
 }
 
 absl::Status Lost(const Snapshot& snapshot) {

@@ -12,9 +12,8 @@ namespace cbt::driver {
 // INVALID_ARGUMENT unless `name` can be that of a volume or of a snapshot.
 absl::Status CheckName(const std::string& name);
 
-// NOT_FOUND.
-absl::Status NoVolume(const std::string& id);
-absl::Status NoSnapshot(const std::string& id);
+// What a call returns whose purpose is that something is not there.
+absl::Status OkIfNotFound(const absl::Status& absent);
 
 // DATA_LOSS: the snapshot was taken and is gone.
 absl::Status Lost(const Snapshot& snapshot);

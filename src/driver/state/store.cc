@@ -130,6 +130,9 @@ absl::StatusOr<Volume> Store::CreateVolume(const VolumeRequest& request) {
     if (absl::Status same = CheckGranularity(*found, request.granularity); !same.ok()) return same;
     return *std::move(found);
   }
+  if (const absl::Status absent = catalog_->AbsentByName(request.name); !absl::IsNotFound(absent)) {
+    return absent;
+  }
   switch (request.source.kind) {
     case ContentSource::Kind::kSnapshot:
       return MakeFromSnapshot(request);
@@ -235,10 +238,9 @@ void Store::RemoveIfUnused(const std::string& volume_id) {
 }
 
 absl::Status Store::DeleteVolume(const std::string& id) {
-  if (std::optional<Volume> volume = catalog_->FindVolume(id);
-      !volume.has_value() || volume->record.removed) {
-    return absl::OkStatus();
-  }
+  const std::optional<Volume> known = catalog_->FindVolume(id);
+  if (!known.has_value()) return OkIfNotFound(NoVolume(id));
+  if (known->record.removed) return absl::OkStatus();
   {
     const absl::StatusOr<KeyLocks::Held> held = LockVolume(id);
     if (!held.ok()) return held.status();

@@ -83,7 +83,7 @@ class Store {
   //         RESOURCE_EXHAUSTED.
   absl::StatusOr<Volume> CreateVolume(const VolumeRequest& request);
   // OK if it does not exist. Its snapshots stay.
-  // Errors: FAILED_PRECONDITION while it is attached.
+  // Errors: FAILED_PRECONDITION while it is attached, DATA_LOSS if it is left alone.
   absl::Status DeleteVolume(const std::string& id);
   // Returns the capacity, at least what was required.
   // Errors: NOT_FOUND, FAILED_PRECONDITION while the volume is attached, OUT_OF_RANGE,
@@ -96,7 +96,7 @@ class Store {
   //         snapshot of this name of another volume, DATA_LOSS if it was lost; those of
   //         TrackedVolume::TakeSnapshot().
   absl::StatusOr<Snapshot> CreateSnapshot(const std::string& volume_id, const std::string& name);
-  // OK if it does not exist.
+  // OK if it does not exist. Errors: DATA_LOSS if its volume is left alone.
   absl::Status DeleteSnapshot(const std::string& id);
   // The snapshot as it is now, also whether it is ready.
   // Errors: NOT_FOUND, DATA_LOSS if it was lost, ABORTED while it is being deleted.
@@ -126,6 +126,8 @@ class Store {
         access_(*catalog_),
         clones_(options.clone_patience) {}
 
+  // NOT_FOUND, or DATA_LOSS for a volume that is left alone.
+  absl::Status NoVolume(const std::string& id) const { return catalog_->Absent(id); }
   void Recover();
   void LoadSnapshots(const std::string& id);
   absl::StatusOr<uint64_t> ChooseCapacity(const CapacityRange& range, uint64_t least) const;

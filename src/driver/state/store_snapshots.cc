@@ -68,7 +68,7 @@ absl::Status Store::Refresh(Snapshot& snapshot) {
   if (!held.ok()) return held.status();
   std::optional<Snapshot> current = catalog_->FindSnapshot(snapshot.id);
   if (!current.has_value() || current->state == SnapshotState::kReserved) {
-    return NoSnapshot(snapshot.id);
+    return absl::NotFoundError("there is no snapshot " + snapshot.id);
   }
   snapshot = *std::move(current);
   if (snapshot.state == SnapshotState::kLost) return Lost(snapshot);
@@ -93,7 +93,7 @@ absl::Status Store::Refresh(Snapshot& snapshot) {
 
 absl::StatusOr<Snapshot> Store::GetSnapshot(const std::string& id) {
   std::optional<Snapshot> snapshot = catalog_->FindSnapshot(id);
-  if (!snapshot.has_value()) return NoSnapshot(id);
+  if (!snapshot.has_value()) return catalog_->Absent(id);
   if (absl::Status fresh = Refresh(*snapshot); !fresh.ok()) return fresh;
   return *std::move(snapshot);
 }
@@ -179,7 +179,7 @@ absl::StatusOr<Snapshot> Store::CreateSnapshot(const std::string& volume_id,
 
 absl::Status Store::DeleteSnapshot(const std::string& id) {
   const std::optional<Snapshot> snapshot = catalog_->FindSnapshot(id);
-  if (!snapshot.has_value()) return absl::OkStatus();
+  if (!snapshot.has_value()) return OkIfNotFound(catalog_->Absent(id));
   {
     const absl::StatusOr<KeyLocks::Held> held = locks_.TryShared("volume " + snapshot->volume_id);
     if (!held.ok()) return held.status();

@@ -309,8 +309,12 @@ TEST_F(StoreTest, MBAVolumeWithADamagedSnapshotRecordIsLeftAlone) {
   folder_.Write("volumes/" + volume + "/names/" + one.id, "no record at all");
   Restart();
   EXPECT_THAT(reports_, testing::Contains(testing::HasSubstr(one.id)));
-  // Nothing of it is deleted as if there were no snapshot.
-  store_->DeleteVolume(volume).IgnoreError();
+  // Nothing of it is deleted as if there were no snapshot, and no one hears that it is gone.
+  EXPECT_TRUE(absl::IsDataLoss(store_->DeleteVolume(volume)));
+  EXPECT_TRUE(absl::IsDataLoss(store_->DeleteSnapshot(one.id)));
+  EXPECT_TRUE(absl::IsDataLoss(store_->GetSnapshot(one.id).status()));
+  EXPECT_TRUE(absl::IsDataLoss(store_->CreateSnapshot(volume, "one").status()));
+  EXPECT_TRUE(absl::IsDataLoss(store_->CreateVolume({.name = "volume"}).status()));
   EXPECT_TRUE(std::filesystem::exists(Path(volume) + "/snapshots/" + one.id));
 }
 
@@ -323,6 +327,7 @@ TEST_F(StoreTest, MBAVolumeWhoseRecordIsGoneIsLeftAlone) {
   Restart();
   EXPECT_TRUE(std::filesystem::exists(Path(volume) + "/data"));
   EXPECT_THAT(reports_, testing::Contains(testing::HasSubstr("RECORD: is missing")));
+  EXPECT_TRUE(absl::IsDataLoss(store_->DeleteVolume(volume)));
   // It comes back as it was.
   Stop();
   std::filesystem::rename(folder_ / "elsewhere", folder + "/RECORD");
