@@ -99,7 +99,8 @@ void ControllerService::FillIn(csi::v1::Volume& message, const Volume& volume) c
   }
 }
 
-absl::Status ControllerService::DoCreateVolume(const csi::v1::CreateVolumeRequest& request,
+absl::Status ControllerService::DoCreateVolume(const grpc::ServerContext& context,
+                                               const csi::v1::CreateVolumeRequest& request,
                                                csi::v1::CreateVolumeResponse& response) {
   if (absl::Status name = Require(request.name(), "name"); !name.ok()) return name;
   if (request.volume_capabilities().empty()) {
@@ -128,17 +129,18 @@ absl::Status ControllerService::DoCreateVolume(const csi::v1::CreateVolumeReques
     wanted.source = *source;
   }
   if (absl::Status read = ReadParameters(request.parameters(), wanted); !read.ok()) return read;
-  const absl::StatusOr<Volume> volume = store_.CreateVolume(wanted);
+  const absl::StatusOr<Volume> volume =
+      store_.CreateVolume(wanted, [&context] { return context.IsCancelled(); });
   if (!volume.ok()) return volume.status();
   FillIn(*response.mutable_volume(), *volume);
   return absl::OkStatus();
 }
 
-grpc::Status ControllerService::CreateVolume(grpc::ServerContext*,
+grpc::Status ControllerService::CreateVolume(grpc::ServerContext* context,
                                              const csi::v1::CreateVolumeRequest* request,
                                              csi::v1::CreateVolumeResponse* response) {
   return calls_.Run("/csi.v1.Controller/CreateVolume",
-                    [&] { return DoCreateVolume(*request, *response); });
+                    [&] { return DoCreateVolume(*context, *request, *response); });
 }
 
 grpc::Status ControllerService::DeleteVolume(grpc::ServerContext*,

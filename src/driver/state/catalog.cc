@@ -129,8 +129,14 @@ absl::Status Catalog::Load(const std::string& id) {
   if (!bytes.ok()) return bytes.status();
   absl::StatusOr<VolumeRecord> record = DecodeVolume(*bytes, folder->Shown(kRecord));
   if (!record.ok()) return record.status();
-  folder->Remove(kMaking);  // a driver was killed just after it had written the record
   Volume volume{.id = id, .record = *std::move(record)};
+  const absl::StatusOr<bool> making = folder->Has(kMaking);
+  if (!making.ok()) return making.status();
+  if (*making && volume.record.source.kind == ContentSource::Kind::kVolume) {
+    volume.claimed = false;
+  } else if (*making) {
+    folder->Remove(kMaking);  // a driver was killed just after it had written the record
+  }
   const absl::StatusOr<bool> attached = folder->Has("NODE");
   if (!attached.ok()) return attached.status();
   if (*attached) {
@@ -253,7 +259,7 @@ Page<Volume> Catalog::ListVolumes(std::string_view after, size_t most) const {
   const std::lock_guard lock(mutex_);
   Page<Volume> page;
   for (auto at = volumes_.upper_bound(after); at != volumes_.end(); ++at) {
-    if (at->second.record.removed) continue;
+    if (at->second.record.removed || !at->second.claimed) continue;
     if (most > 0 && page.entries.size() == most) {
       page.more = true;
       break;
@@ -327,18 +333,26 @@ absl::StatusOr<std::string> Catalog::NewVolume() {
   return made;
 }
 
-absl::Status Catalog::AddVolume(const std::string& id, const VolumeRecord& record) {
+absl::Status Catalog::AddVolume(const std::string& id, const VolumeRecord& record, bool claimed) {
   const std::string path = FolderOf(id) + "/" + kRecord;
   absl::Status written = Write(path, EncodeVolume(record));
-  if (written.ok()) written = RemoveFile(FolderOf(id) + "/" + kMaking);
+  if (written.ok() && claimed) written = RemoveFile(FolderOf(id) + "/" + kMaking);
   if (!written.ok()) {
     ::unlink(path.c_str());  // it may be there nevertheless
     return written;
   }
   const std::lock_guard lock(mutex_);
-  volumes_[id] = {.id = id, .record = record};
+  volumes_[id] = {.id = id, .record = record, .claimed = claimed};
   volume_names_[record.name] = id;
   provisioned_ += record.capacity;
+  return absl::OkStatus();
+}
+
+absl::Status Catalog::ClaimVolume(const std::string& id) {
+  if (absl::Status ours = claim_->Check(); !ours.ok()) return ours;
+  if (absl::Status gone = RemoveFile(FolderOf(id) + "/" + kMaking); !gone.ok()) return gone;
+  const std::lock_guard lock(mutex_);
+  volumes_.at(id).claimed = true;
   return absl::OkStatus();
 }
 

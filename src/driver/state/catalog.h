@@ -2,7 +2,8 @@
 //
 //   STATE/volumes/ID/        a volume
 //     RECORD                 what it is, see record.h
-//     MAKING, REMOVED        instead of RECORD: there is no volume yet, or no more
+//     MAKING, REMOVED        instead of RECORD: there is no volume yet, or no more; MAKING beside
+//                            RECORD: a clone that no client has got yet
 //     NODE                   where it is attached and mounted, while it is
 //     names/SNAPSHOT         a snapshot's name and moment, see record.h
 //     volume/                the TrackedVolume
@@ -38,6 +39,7 @@ struct Volume {
   VolumeRecord record;
   std::optional<NodeRecord> node = {};  // while it is attached, or was when a driver was killed
   size_t snapshots = 0;
+  bool claimed = true;  // false: a clone that no client has got yet
 };
 
 enum class SnapshotState : uint8_t {
@@ -93,12 +95,12 @@ class Catalog {
   std::optional<Snapshot> FindSnapshotByName(const std::string& name) const;
 
   // At most `most` (0: all) entries with an id after `after`, sorted by id. ListVolumes() leaves
-  // out removed ones, ListSnapshots() those that are only reserved or lost; `volume_id` empty: of
-  // all volumes.
+  // out removed and unclaimed ones, ListSnapshots() those that are only reserved or lost;
+  // `volume_id` empty: of all volumes.
   Page<Volume> ListVolumes(std::string_view after, size_t most) const;
   Page<Snapshot> ListSnapshots(std::string_view after, size_t most,
                                std::string_view volume_id) const;
-  // Removed ones too.
+  // Removed and unclaimed ones too.
   std::vector<Volume> AllVolumes() const;
   // In every state.
   std::vector<Snapshot> SnapshotsOf(std::string_view volume_id) const;
@@ -108,7 +110,9 @@ class Catalog {
   // Makes a folder for a new volume, and returns its id. Until AddVolume() it holds no volume, and
   // Leftovers() of the next driver returns it.
   absl::StatusOr<std::string> NewVolume();
-  absl::Status AddVolume(const std::string& id, const VolumeRecord& record);
+  absl::Status AddVolume(const std::string& id, const VolumeRecord& record, bool claimed);
+  // A client gets the volume.
+  absl::Status ClaimVolume(const std::string& id);
   absl::Status ChangeVolume(const std::string& id, const VolumeRecord& record);
   // From here on there is no such volume; its folder remains, for the caller to remove.
   absl::Status DropVolume(const std::string& id);

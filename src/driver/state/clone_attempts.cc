@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "driver/state/catalog.h"
 
@@ -20,21 +21,18 @@ std::chrono::nanoseconds SinceBoot() {
 
 CloneAttempts::Call::~Call() {
   if (attempts_ == nullptr) return;
+  const bool gone = is_gone_();
   const std::lock_guard lock(attempts_->mutex_);
   const auto found = attempts_->attempts_.find(name_);
   if (found == attempts_->attempts_.end()) return;
   found->second.called = false;
-  found->second.last_call = SinceBoot();
+  if (!gone) found->second.last_call = SinceBoot();
 }
 
-void CloneAttempts::Call::End() {
-  const std::lock_guard lock(attempts_->mutex_);
-  attempts_->attempts_.erase(name_);
-  attempts_ = nullptr;
-}
+void CloneAttempts::Call::End() { std::exchange(attempts_, nullptr)->End(name_); }
 
 absl::StatusOr<CloneAttempts::Call> CloneAttempts::Join(const std::string& name,
-                                                        const std::string& volume) {
+                                                        const std::string& volume, IsGone is_gone) {
   absl::StatusOr<std::string> fresh = RandomId(kPrefix);
   if (!fresh.ok()) return fresh.status();
   const std::lock_guard lock(mutex_);
@@ -44,7 +42,25 @@ absl::StatusOr<CloneAttempts::Call> CloneAttempts::Join(const std::string& name,
     attempt = {.volume = volume, .snapshot = *std::move(fresh)};
   }
   attempt.called = true;
-  return Call(this, name, attempt.snapshot);
+  attempt.last_call = SinceBoot();
+  return Call(this, name, attempt.snapshot, std::move(is_gone));
+}
+
+void CloneAttempts::Touch(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = attempts_.find(name);
+  if (found != attempts_.end()) found->second.last_call = SinceBoot();
+}
+
+bool CloneAttempts::Has(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = attempts_.find(name);
+  return found != attempts_.end() && !IsOld(found->second);
+}
+
+void CloneAttempts::End(const std::string& name) {
+  const std::lock_guard lock(mutex_);
+  attempts_.erase(name);
 }
 
 bool CloneAttempts::Uses(std::string_view snapshot) const {

@@ -56,6 +56,12 @@ void Store::Recover() {
     options_.report("", left.status());
   }
   for (const Volume& volume : catalog_->AllVolumes()) {
+    if (!volume.claimed) {
+      if (absl::Status removed = RemoveUnclaimed(volume.id); !removed.ok()) {
+        options_.report(volume.id, removed);
+      }
+      continue;
+    }
     LoadSnapshots(volume.id);
     RemoveIfUnused(volume.id);
     if (volume.record.removed) AddRemoved(volume.id);
@@ -115,11 +121,21 @@ absl::StatusOr<uint64_t> Store::AvailableCapacity() const {
   return used < options_.capacity ? options_.capacity - used : 0;
 }
 
-absl::StatusOr<Volume> Store::CreateVolume(const VolumeRequest& request) {
+absl::StatusOr<Volume> Store::CreateVolume(const VolumeRequest& request,
+                                           const CloneAttempts::IsGone& is_gone) {
   if (absl::Status name = CheckName(request.name); !name.ok()) return name;
   const absl::StatusOr<KeyLocks::Held> held = locks_.TryAlone("volume name " + request.name);
-  if (!held.ok()) return held.status();
-  if (std::optional<Volume> found = catalog_->FindVolumeByName(request.name); found.has_value()) {
+  if (!held.ok()) {
+    clones_.Touch(request.name);
+    return held.status();
+  }
+  std::optional<Volume> found = catalog_->FindVolumeByName(request.name);
+  if (found.has_value() && !found->claimed && !clones_.Has(request.name)) {
+    // Made for a client that has given up: older than this call.
+    if (absl::Status removed = RemoveUnclaimed(found->id); !removed.ok()) return removed;
+    found = catalog_->FindVolumeByName(request.name);
+  }
+  if (found.has_value()) {
     if (found->record.source != request.source) {
       return absl::AlreadyExistsError("a volume of this name was made from another source");
     }
@@ -128,6 +144,10 @@ absl::StatusOr<Volume> Store::CreateVolume(const VolumeRequest& request) {
           absl::StrCat("a volume of this name exists with ", found->record.capacity, " bytes"));
     }
     if (absl::Status same = CheckGranularity(*found, request.granularity); !same.ok()) return same;
+    if (!found->claimed) {
+      if (absl::Status claimed = catalog_->ClaimVolume(found->id); !claimed.ok()) return claimed;
+      clones_.End(request.name);
+    }
     return *std::move(found);
   }
   if (const absl::Status absent = catalog_->AbsentByName(request.name); !absl::IsNotFound(absent)) {
@@ -137,7 +157,7 @@ absl::StatusOr<Volume> Store::CreateVolume(const VolumeRequest& request) {
     case ContentSource::Kind::kSnapshot:
       return MakeFromSnapshot(request);
     case ContentSource::Kind::kVolume:
-      return MakeClone(request);
+      return MakeClone(request, is_gone);
     case ContentSource::Kind::kNone:
       break;
   }
@@ -173,7 +193,10 @@ absl::StatusOr<Volume> Store::MakeVolume(const VolumeRequest& request, uint64_t 
         catalog_->VolumeFolder(*id), *capacity,
         {.name = *id, .image = image, .granularity = request.granularity});
     made = ExplainFull(made, *capacity);
-    if (made.ok()) made = catalog_->AddVolume(*id, record);
+    if (made.ok()) {
+      const bool claimed = request.source.kind != ContentSource::Kind::kVolume;
+      made = catalog_->AddVolume(*id, record, claimed);
+    }
     if (!made.ok()) {
       if (absl::Status removed = RemoveFolder(*id); !removed.ok()) options_.report(*id, removed);
     }

@@ -81,7 +81,10 @@ class Store {
   //         can't be, or is less than the source's, NOT_FOUND without the source, DATA_LOSS if it
   //         is a snapshot that was lost, UNAVAILABLE while the source is being copied,
   //         RESOURCE_EXHAUSTED.
-  absl::StatusOr<Volume> CreateVolume(const VolumeRequest& request);
+  //         CANCELLED if `is_gone`, which says whether the client still waits, says that it does
+  //         not when a clone has been made: the next call of the series gets it.
+  absl::StatusOr<Volume> CreateVolume(
+      const VolumeRequest& request, const CloneAttempts::IsGone& is_gone = [] { return false; });
   // OK if it does not exist. Its snapshots stay.
   // Errors: FAILED_PRECONDITION while it is attached, DATA_LOSS if it is left alone.
   absl::Status DeleteVolume(const std::string& id);
@@ -137,7 +140,8 @@ class Store {
   absl::StatusOr<Volume> MakeVolume(const VolumeRequest& request, uint64_t least,
                                     const std::string& image);
   absl::StatusOr<Volume> MakeFromSnapshot(const VolumeRequest& request);
-  absl::StatusOr<Volume> MakeClone(const VolumeRequest& request);
+  absl::StatusOr<Volume> MakeClone(const VolumeRequest& request,
+                                   const CloneAttempts::IsGone& is_gone);
   absl::StatusOr<volume::SnapshotInfo> CopyForClone(const Volume& source,
                                                     const std::string& snapshot);
   absl::Status CheckGranularity(const Volume& volume, uint64_t granularity) const;
@@ -154,6 +158,7 @@ class Store {
   void KeepTidy();
   void Tidy();
   void RemoveStrays(const std::string& volume_id);
+  absl::Status RemoveUnclaimed(const std::string& id);
   void DiscardRemoved(const std::string& volume_id);
   void AddRemoved(const std::string& volume_id);
   bool AllSettled(const std::string& volume_id);

@@ -44,7 +44,8 @@ absl::StatusOr<volume::SnapshotInfo> Store::CopyForClone(const Volume& source,
   return info;
 }
 
-absl::StatusOr<Volume> Store::MakeClone(const VolumeRequest& request) {
+absl::StatusOr<Volume> Store::MakeClone(const VolumeRequest& request,
+                                        const CloneAttempts::IsGone& is_gone) {
   const std::string& id = request.source.id;
   const absl::StatusOr<KeyLocks::Held> held = locks_.TryShared("volume " + id);
   if (!held.ok()) return held.status();
@@ -54,7 +55,7 @@ absl::StatusOr<Volume> Store::MakeClone(const VolumeRequest& request) {
   // Before a copy that would be of no use.
   const absl::StatusOr<uint64_t> capacity = ChooseCapacity(request.range, source->record.capacity);
   if (!capacity.ok()) return capacity.status();
-  absl::StatusOr<CloneAttempts::Call> call = clones_.Join(request.name, id);
+  absl::StatusOr<CloneAttempts::Call> call = clones_.Join(request.name, id, is_gone);
   if (!call.ok()) return call.status();
   const std::string snapshot = call->snapshot();
   const absl::StatusOr<volume::SnapshotInfo> info = CopyForClone(*source, snapshot);
@@ -69,12 +70,31 @@ absl::StatusOr<Volume> Store::MakeClone(const VolumeRequest& request) {
   } else {
     made = image.status();
   }
-  call->End();
   if (absl::Status deleted = access_.DeleteSnapshot(id, snapshot); !deleted.ok()) {
     options_.report(id, deleted);
     clones_.AddSuspect(id);
   }
+  if (!made.ok()) {
+    call->End();
+    return made;
+  }
+  // No client knows of it, so it must not be the answer of a call that comes much later.
+  if (call->ClientIsGone()) return absl::CancelledError("the volume is there; call again");
+  if (absl::Status claimed = catalog_->ClaimVolume(made->id); !claimed.ok()) return claimed;
+  call->End();
+  made->claimed = true;
   return made;
+}
+
+// Removes a clone that no client has got. Requires: the lock of its name, or no other thread.
+absl::Status Store::RemoveUnclaimed(const std::string& id) {
+  const absl::StatusOr<KeyLocks::Held> held = LockVolume(id);
+  if (!held.ok()) return held.status();
+  const std::optional<Volume> volume = catalog_->FindVolume(id);
+  if (!volume.has_value() || volume->claimed) return absl::OkStatus();
+  // Somebody uses it nevertheless.
+  if (volume->node.has_value() || volume->snapshots > 0) return catalog_->ClaimVolume(id);
+  return RemoveVolume(id);
 }
 
 // Runs on a thread of its own.
@@ -95,6 +115,15 @@ void Store::KeepTidy() {
 void Store::Tidy() {
   clones_.EndOld();
   for (const std::string& volume : clones_.suspects()) RemoveStrays(volume);
+  for (const Volume& volume : catalog_->AllVolumes()) {
+    if (volume.claimed) continue;
+    const absl::StatusOr<KeyLocks::Held> held =
+        locks_.TryAlone("volume name " + volume.record.name);
+    if (!held.ok() || clones_.Has(volume.record.name)) continue;
+    if (absl::Status gone = RemoveUnclaimed(volume.id); !gone.ok()) {
+      options_.report(volume.id, gone);
+    }
+  }
   std::set<std::string> removed;
   {
     const std::lock_guard lock(tidy_mutex_);

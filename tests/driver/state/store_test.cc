@@ -468,6 +468,44 @@ TEST_F(CloneTest, MEACopyThatWasLostIsTakenAnew) {
   EXPECT_EQ(ValueIn(CloneToItsEnd(source)), 2);
 }
 
+TEST_F(CloneTest, MEACloneThatWasMadeForNobodyIsNotGivenToALaterCall) {
+  options_.clone_patience = std::chrono::milliseconds(300);
+  Restart();
+  const std::string source = MakeVolume("source");
+  const VolumeRequest request = {.name = "clone", .source = {ContentSource::Kind::kVolume, source}};
+  for (const bool restarted : {false, true}) {
+    Fill(source, 1);
+    // Its client has gone when the clone is complete.
+    const absl::Status made = store_->CreateVolume(request, [] { return true; }).status();
+    ASSERT_TRUE(absl::IsCancelled(made)) << made;
+    EXPECT_EQ(store_->catalog().ListVolumes("", 0).entries.size(), 1);
+    Fill(source, 2);
+    if (restarted) {
+      Restart();
+    } else {
+      EXPECT_TRUE(Eventually([&] { return folder_.Names("volumes").size() == 1; }));
+    }
+    ASSERT_OK_AND_ASSIGN(const Volume clone, store_->CreateVolume(request));
+    EXPECT_EQ(ValueIn(clone.id), 2);
+    EXPECT_EQ(store_->catalog().ListVolumes("", 0).entries.size(), 2);
+    ASSERT_OK(store_->DeleteVolume(clone.id));
+  }
+}
+
+TEST_F(CloneTest, METheNextCallOfAnAttemptGetsTheCloneThatWasMadeMeanwhile) {
+  const std::string source = MakeVolume("source");
+  Fill(source, 1);
+  const VolumeRequest request = {.name = "clone", .source = {ContentSource::Kind::kVolume, source}};
+  ASSERT_TRUE(absl::IsCancelled(store_->CreateVolume(request, [] { return true; }).status()));
+  Fill(source, 2);
+  ASSERT_OK_AND_ASSIGN(const Volume clone, store_->CreateVolume(request));
+  EXPECT_EQ(ValueIn(clone.id), 1);
+  // It is a volume like any other from here on.
+  Restart();
+  EXPECT_EQ(ValueOf(store_->CreateVolume(request)).id, clone.id);
+  EXPECT_EQ(store_->catalog().ListVolumes("", 0).entries.size(), 2);
+}
+
 TEST_F(CloneTest, MEAVolumeThatIsDeletedTakesItsCopiesAlong) {
   options_.copy_wait = std::chrono::milliseconds(0);
   Restart();
