@@ -13,6 +13,7 @@ namespace cbt::driver {
 namespace {
 
 constexpr std::string_view kKubernetesPrefix = "csi.storage.k8s.io/";
+constexpr char kNoMutableParameters[] = "mutable_parameters: there are none";
 
 absl::Status Require(const std::string& value, const char* field) {
   return value.empty() ? absl::InvalidArgumentError(absl::StrCat(field, ": is missing"))
@@ -73,11 +74,11 @@ void FillIn(csi::v1::Snapshot& message, const Snapshot& snapshot) {
   constexpr int64_t kNanoseconds = 1'000'000'000;
   message.set_snapshot_id(snapshot.id);
   message.set_source_volume_id(snapshot.volume_id);
-  message.set_size_bytes(static_cast<int64_t>(snapshot.info->size));
-  message.mutable_creation_time()->set_seconds(snapshot.info->created_ns / kNanoseconds);
-  message.mutable_creation_time()->set_nanos(
-      static_cast<int32_t>(snapshot.info->created_ns % kNanoseconds));
-  message.set_ready_to_use(snapshot.info->ready);
+  const SnapshotCut& cut = *snapshot.record.cut;
+  message.set_size_bytes(static_cast<int64_t>(cut.size));
+  message.mutable_creation_time()->set_seconds(cut.created_ns / kNanoseconds);
+  message.mutable_creation_time()->set_nanos(static_cast<int32_t>(cut.created_ns % kNanoseconds));
+  message.set_ready_to_use(snapshot.ready());
 }
 
 }  // namespace
@@ -99,7 +100,8 @@ void ControllerService::FillIn(csi::v1::Volume& message, const Volume& volume) c
   }
 }
 
-absl::Status ControllerService::DoCreateVolume(const csi::v1::CreateVolumeRequest& request,
+absl::Status ControllerService::DoCreateVolume(const grpc::ServerContext& context,
+                                               const csi::v1::CreateVolumeRequest& request,
                                                csi::v1::CreateVolumeResponse& response) {
   if (absl::Status name = Require(request.name(), "name"); !name.ok()) return name;
   if (request.volume_capabilities().empty()) {
@@ -111,7 +113,7 @@ absl::Status ControllerService::DoCreateVolume(const csi::v1::CreateVolumeReques
     }
   }
   if (!request.mutable_parameters().empty()) {
-    return absl::InvalidArgumentError("mutable_parameters: there are none");
+    return absl::InvalidArgumentError(kNoMutableParameters);
   }
   const auto& requisite = request.accessibility_requirements().requisite();
   if (!requisite.empty() &&
@@ -128,17 +130,18 @@ absl::Status ControllerService::DoCreateVolume(const csi::v1::CreateVolumeReques
     wanted.source = *source;
   }
   if (absl::Status read = ReadParameters(request.parameters(), wanted); !read.ok()) return read;
-  const absl::StatusOr<Volume> volume = store_.CreateVolume(wanted);
+  const absl::StatusOr<Volume> volume =
+      store_.CreateVolume(wanted, [&context] { return context.IsCancelled(); });
   if (!volume.ok()) return volume.status();
   FillIn(*response.mutable_volume(), *volume);
   return absl::OkStatus();
 }
 
-grpc::Status ControllerService::CreateVolume(grpc::ServerContext*,
+grpc::Status ControllerService::CreateVolume(grpc::ServerContext* context,
                                              const csi::v1::CreateVolumeRequest* request,
                                              csi::v1::CreateVolumeResponse* response) {
   return calls_.Run("/csi.v1.Controller/CreateVolume",
-                    [&] { return DoCreateVolume(*request, *response); });
+                    [&] { return DoCreateVolume(*context, *request, *response); });
 }
 
 grpc::Status ControllerService::DeleteVolume(grpc::ServerContext*,
@@ -159,13 +162,17 @@ absl::Status ControllerService::DoValidate(
   }
   const std::optional<Volume> volume = store_.catalog().FindVolume(request.volume_id());
   if (!volume.has_value() || volume->record.removed) {
-    return absl::NotFoundError("there is no volume " + request.volume_id());
+    return store_.catalog().Absent(request.volume_id());
   }
   for (const csi::v1::VolumeCapability& capability : request.volume_capabilities()) {
     if (const absl::StatusOr<Usage> usage = UsageOf(capability); !usage.ok()) {
       response.set_message(std::string(usage.status().message()));
       return absl::OkStatus();
     }
+  }
+  if (!request.mutable_parameters().empty()) {
+    response.set_message(kNoMutableParameters);
+    return absl::OkStatus();
   }
   VolumeRequest read;
   if (absl::Status known = ReadParameters(request.parameters(), read); !known.ok()) {
@@ -287,7 +294,9 @@ absl::Status ControllerService::DoListSnapshots(const csi::v1::ListSnapshotsRequ
                                                        static_cast<size_t>(request.max_entries()),
                                                        request.source_volume_id());
   for (Snapshot& snapshot : page.entries) {
-    if (!store_.Refresh(snapshot)) continue;
+    // Of the others it is not known whether they are ready.
+    const absl::Status fresh = store_.Refresh(snapshot);
+    if (absl::IsNotFound(fresh) || absl::IsDataLoss(fresh)) continue;
     driver::FillIn(*response.add_entries()->mutable_snapshot(), snapshot);
   }
   if (page.more) response.set_next_token(page.entries.back().id);
@@ -318,11 +327,15 @@ grpc::Status ControllerService::ControllerExpandVolume(
     csi::v1::ControllerExpandVolumeResponse* response) {
   return calls_.Run("/csi.v1.Controller/ControllerExpandVolume", [&] {
     if (absl::Status id = Require(request->volume_id(), "volume_id"); !id.ok()) return id;
-    if (!request->has_capacity_range()) {
-      return absl::InvalidArgumentError("capacity_range: is missing");
-    }
     const absl::StatusOr<CapacityRange> range = RangeOf(request->capacity_range());
     if (!range.ok()) return range.status();
+    if (range->required == 0 && range->limit == 0) {
+      return absl::InvalidArgumentError("capacity_range: is missing");
+    }
+    if (request->has_volume_capability()) {
+      const absl::StatusOr<Usage> usage = UsageOf(request->volume_capability());
+      if (!usage.ok()) return usage.status();
+    }
     const absl::StatusOr<uint64_t> capacity = store_.ExpandVolume(request->volume_id(), *range);
     if (!capacity.ok()) return capacity.status();
     response->set_capacity_bytes(static_cast<int64_t>(*capacity));
@@ -338,7 +351,7 @@ grpc::Status ControllerService::ControllerGetVolume(
     if (absl::Status id = Require(request->volume_id(), "volume_id"); !id.ok()) return id;
     const std::optional<Volume> volume = store_.catalog().FindVolume(request->volume_id());
     if (!volume.has_value() || volume->record.removed) {
-      return absl::NotFoundError("there is no volume " + request->volume_id());
+      return store_.catalog().Absent(request->volume_id());
     }
     FillIn(*response->mutable_volume(), *volume);
     response->mutable_status();

@@ -67,7 +67,8 @@ class ControllerService final : public csi::v1::Controller::Service {
       csi::v1::ControllerListVolumeHealthResponse* response) override;
 
  private:
-  absl::Status DoCreateVolume(const csi::v1::CreateVolumeRequest& request,
+  absl::Status DoCreateVolume(const grpc::ServerContext& context,
+                              const csi::v1::CreateVolumeRequest& request,
                               csi::v1::CreateVolumeResponse& response);
   absl::Status DoValidate(const csi::v1::ValidateVolumeCapabilitiesRequest& request,
                           csi::v1::ValidateVolumeCapabilitiesResponse& response) const;

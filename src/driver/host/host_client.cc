@@ -82,6 +82,14 @@ std::optional<VolumeHealth> HostClient::health(const std::string& volume) const 
   return found->second;
 }
 
+bool HostClient::HasFile(const std::string& volume) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = kept_.find(volume);
+  if (found == kept_.end()) return false;
+  pollfd ask = {.fd = found->second.second.number(), .events = 0, .revents = 0};
+  return Retry([&] { return ::poll(&ask, 1, 0); }) >= 0 && (ask.revents & POLLERR) == 0;
+}
+
 size_t HostClient::unserved() const {
   const std::lock_guard lock(mutex_);
   if (!connected_) return health_.size();
@@ -133,12 +141,18 @@ absl::Status HostClient::GiveBack(int socket) {
       !sent.ok()) {
     return sent;
   }
-  // Before that, the host could be asked to serve a volume whose session it has not read yet, and
-  // would begin another one.
-  const absl::StatusOr<HostMessage> answer = ReceiveMessage(socket, kReadyTime);
-  if (!answer.ok()) return answer.status();
-  return answer->Get("do") == "ready" ? absl::OkStatus()
-                                      : absl::UnavailableError("the volume host is not ready");
+  return absl::OkStatus();
+}
+
+// Learns what is attached. Before the host is ready it could be asked to serve a volume whose
+// session it has not read yet, and would begin another one.
+absl::Status HostClient::WaitUntilReady(int socket) {
+  for (;;) {
+    absl::StatusOr<HostMessage> message = ReceiveMessage(socket, kReadyTime);
+    if (!message.ok()) return message.status();
+    if (message->Get("do") == "ready") return absl::OkStatus();
+    Learn(*std::move(message));
+  }
 }
 
 void HostClient::Learn(HostMessage message) {
@@ -188,7 +202,7 @@ void HostClient::Run() {
   for (;;) {
     const absl::StatusOr<OwnedDescriptor> socket = Connect();
     if (!socket.ok()) return;
-    if (!GiveBack(socket->number()).ok()) {
+    if (!GiveBack(socket->number()).ok() || !WaitUntilReady(socket->number()).ok()) {
       if (stop_.WaitFor(kConnectPause)) return;
       continue;
     }

@@ -47,6 +47,9 @@ class HostClient {
   absl::Status Serve(const ServeRequest& request) const;
   absl::Status Stop(const std::string& volume) const;
 
+  // True if the volume is shown as a file whose requests are answered or wait: nobody has unmounted
+  // it or cut its connection. Asks the kernel, and never waits.
+  bool HasFile(const std::string& volume) const;
   // Nothing for a volume that is not attached.
   std::optional<VolumeHealth> health(const std::string& volume) const;
   // Volumes that are attached and not served at present, and how often servers were started again.
@@ -58,6 +61,7 @@ class HostClient {
   void Run();
   absl::StatusOr<OwnedDescriptor> Connect();
   absl::Status GiveBack(int socket);
+  absl::Status WaitUntilReady(int socket);
   void Listen(int socket);
   void Learn(HostMessage message);
   void SetConnected(bool connected);

@@ -5,7 +5,8 @@
 //   serve VOLUME FILE READ_ONLY        ->    CODE MESSAGE
 //   stop VOLUME                        ->    CODE MESSAGE
 //   give VOLUME SESSION + descriptor   ->    (none)        what an earlier host has left
-//   keep                               ->    ready, and for as long as the connection lasts:
+//   keep                               ->    what is attached, then ready, and for as long as the
+//                                            connection lasts what changes:
 //                                            kept VOLUME SESSION [+ descriptor]
 //                                            dropped VOLUME
 //                                            state VOLUME SERVING RESTARTS ERROR

@@ -125,6 +125,7 @@ class HostServer::Core {
       message.descriptor = std::move(connection);
       Send(message);
     }
+    void Ready() { Send({.fields = {{"do", "ready"}}, .descriptor = {}}); }
     void Dropped(const std::string& volume) override {
       Send({.fields = {{"do", "dropped"}, {"volume", volume}}, .descriptor = {}});
     }
@@ -255,11 +256,11 @@ class HostServer::Core {
   // One driver at a time: a second one waits until the first has gone.
   void Keep(int socket) {
     const std::lock_guard lock(keeping_);
-    // What was given before is known now.
-    if (!SendMessage(socket, {.fields = {{"do", "ready"}}, .descriptor = {}}).ok()) return;
     Keeper keeper(socket);
     host_.SetObserver(&keeper);
     kept_ = true;
+    // The driver has learned all there is, and what it gave before is known here.
+    keeper.Ready();
     // The driver says nothing more: this ends with its process, or after the drain of a shutdown.
     while (ReceiveMessage(socket, std::chrono::milliseconds(0)).ok()) {
     }

@@ -1,6 +1,5 @@
 #include "driver/node/attachment.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,11 +20,6 @@ namespace cbt::driver {
 namespace {
 
 constexpr std::chrono::seconds kStopTime{30};
-
-bool IsFile(const std::string& path) {
-  struct stat file = {};
-  return ::stat(path.c_str(), &file) == 0;
-}
 
 }  // namespace
 
@@ -82,7 +76,7 @@ absl::StatusOr<bool> Attachment::IsServed(const std::string& id) const {
 absl::StatusOr<bool> Attachment::IsAlive(const std::string& id) const {
   const absl::StatusOr<bool> mounted = IsMounted(paths_.FuseDirectory(id));
   if (!mounted.ok()) return mounted.status();
-  if (*mounted) return IsFile(paths_.FuseFile(id));
+  if (*mounted) return host_.HasFile(id);
   return IsServed(id);
 }
 
@@ -90,7 +84,7 @@ absl::Status Attachment::CheckServer(const std::string& id) const {
   const absl::StatusOr<bool> waits = IsMounted(paths_.FuseDirectory(id));
   if (!waits.ok()) return waits.status();
   const std::optional<VolumeHealth> health = host_.health(id);
-  if (!*waits || !health.has_value() || health->serving || !IsFile(paths_.FuseFile(id))) {
+  if (!*waits || !health.has_value() || health->serving || !host_.HasFile(id)) {
     return absl::OkStatus();
   }
   return absl::UnavailableError(

@@ -125,18 +125,15 @@ absl::Status Node::ServeAgain(const std::string& id) {
 
 absl::Status Node::CheckVolume(const std::string& id) const {
   const std::optional<Volume> volume = store_.catalog().FindVolume(id);
-  return volume.has_value() && !volume->record.removed
-             ? absl::OkStatus()
-             : absl::NotFoundError("there is no volume " + id);
+  return volume.has_value() && !volume->record.removed ? absl::OkStatus()
+                                                       : store_.catalog().Absent(id);
 }
 
 absl::StatusOr<Node::Locked> Node::Lock(const std::string& id) {
   absl::StatusOr<KeyLocks::Held> held = store_.LockVolume(id);
   if (!held.ok()) return held.status();
   std::optional<Volume> volume = store_.catalog().FindVolume(id);
-  if (!volume.has_value() || volume->record.removed) {
-    return absl::NotFoundError("there is no volume " + id);
-  }
+  if (!volume.has_value() || volume->record.removed) return store_.catalog().Absent(id);
   return Locked{.held = *std::move(held), .volume = *std::move(volume)};
 }
 
@@ -216,10 +213,10 @@ absl::Status Node::DropDeadMounts(const std::string& id, const NodeRecord& node)
 // that failed or was killed is done again only until the volume is handed out.
 absl::Status Node::ProvideFileSystem(const Volume& volume, const NodeRecord& node,
                                      const AttachedDevice& device) const {
+  const std::string data = store_.catalog().VolumeFolder(volume.id) + "/" + volume::kDataName;
   bool may_make = volume.record.content == Content::kFormatting;
   if (volume.record.content == Content::kBlank) {
-    const absl::StatusOr<bool> has_data =
-        HasData(store_.catalog().VolumeFolder(volume.id) + "/" + volume::kDataName);
+    const absl::StatusOr<bool> has_data = HasData(data);
     if (!has_data.ok()) return has_data.status();
     may_make = !*has_data;
   }
@@ -237,6 +234,11 @@ absl::Status Node::ProvideFileSystem(const Volume& volume, const NodeRecord& nod
     return begun;
   }
   if (absl::Status made = MakeFileSystemOn(device.path(), node.file_system); !made.ok()) {
+    // It may have written nothing: what is there later is somebody else's then.
+    const absl::StatusOr<bool> begun = HasData(data);
+    if (device.Flush().ok() && begun.ok() && !*begun) {
+      store_.SetContent(volume.id, Content::kBlank).IgnoreError();
+    }
     return made;
   }
   if (absl::Status flushed = device.Flush(); !flushed.ok()) return flushed;
@@ -361,7 +363,7 @@ absl::Status Node::Unpublish(const std::string& id, const std::string& target) {
 absl::StatusOr<VolumeStats> Node::Stats(const std::string& id, const std::string& path) const {
   if (absl::Status known = CheckVolume(id); !known.ok()) return known;
   const std::optional<Volume> volume = store_.catalog().FindVolume(id);
-  if (!volume.has_value()) return absl::NotFoundError("there is no volume " + id);
+  if (!volume.has_value()) return store_.catalog().Absent(id);
   const absl::Status elsewhere = absl::NotFoundError("the volume is not at " + path);
   if (!volume->node.has_value() || !path.starts_with('/')) return elsewhere;
   const NodeRecord& node = *volume->node;

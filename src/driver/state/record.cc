@@ -15,10 +15,10 @@ constexpr ManifestKind kNode = {.magic = {0x89, 'C', 'B', 'N', '\r', '\n', 0x1a,
                                 .major = 1,
                                 .minor = 0,
                                 .owner = "node record"};
-constexpr ManifestKind kName = {.magic = {0x89, 'C', 'B', 'S', '\r', '\n', 0x1a, '\n'},
-                                .major = 1,
-                                .minor = 0,
-                                .owner = "snapshot name"};
+constexpr ManifestKind kSnapshot = {.magic = {0x89, 'C', 'B', 'S', '\r', '\n', 0x1a, '\n'},
+                                    .major = 1,
+                                    .minor = 1,
+                                    .owner = "snapshot record"};
 
 // The status of a reader after the last field.
 absl::Status CheckEnded(const ManifestReader& reader) {
@@ -112,19 +112,28 @@ absl::StatusOr<NodeRecord> DecodeNode(std::span<const uint8_t> bytes, std::strin
   return record;
 }
 
-std::vector<uint8_t> EncodeSnapshotName(const std::string& name) {
-  ManifestWriter writer(kName);
-  writer.Text(name);
+std::vector<uint8_t> EncodeSnapshot(const SnapshotRecord& record) {
+  ManifestWriter writer(kSnapshot);
+  writer.Text(record.name);
+  WriteFlag(writer, record.cut.has_value());
+  const SnapshotCut cut = record.cut.value_or(SnapshotCut{});
+  writer.Number(cut.created_ns);
+  writer.Number(cut.size);
   return std::move(writer).Finish();
 }
 
-absl::StatusOr<std::string> DecodeSnapshotName(std::span<const uint8_t> bytes,
-                                               std::string_view shown) {
-  absl::StatusOr<ManifestReader> reader = ManifestReader::Open(bytes, kName, shown);
+absl::StatusOr<SnapshotRecord> DecodeSnapshot(std::span<const uint8_t> bytes,
+                                              std::string_view shown) {
+  absl::StatusOr<ManifestReader> reader = ManifestReader::Open(bytes, kSnapshot, shown);
   if (!reader.ok()) return reader.status();
-  std::string name = reader->Text();
+  SnapshotRecord record = {.name = reader->Text(), .cut = SnapshotCut{}};
+  if (reader->ended()) return record;  // version 1.0
+  const bool cut = ReadFlag(*reader);
+  record.cut->created_ns = reader->Number<int64_t>();
+  record.cut->size = reader->Number<uint64_t>();
+  if (!cut) record.cut.reset();
   if (absl::Status ended = CheckEnded(*reader); !ended.ok()) return ended;
-  return name;
+  return record;
 }
 
 }  // namespace cbt::driver

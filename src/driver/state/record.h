@@ -3,6 +3,7 @@
 #define CBT_DRIVER_STATE_RECORD_H_
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -67,16 +68,35 @@ struct NodeRecord {
   friend bool operator==(const NodeRecord&, const NodeRecord&) = default;
 };
 
+// The moment that a snapshot is of, and its size.
+struct SnapshotCut {
+  int64_t created_ns = 0;  // nanoseconds since 1970; 0: not known
+  uint64_t size = 0;       // bytes
+
+  friend bool operator==(const SnapshotCut&, const SnapshotCut&) = default;
+};
+
+// The file names/ID of a volume, for each snapshot of a client.
+struct SnapshotRecord {
+  std::string name;  // as the client chose it
+  // Recorded before a client learns of the snapshot. Nothing: the name is only reserved, and no
+  // client knows of a snapshot.
+  std::optional<SnapshotCut> cut = {};
+
+  friend bool operator==(const SnapshotRecord&, const SnapshotRecord&) = default;
+};
+
 // `shown` is the file's name in messages. Errors of the decoders: INVALID_ARGUMENT, DATA_LOSS,
 // UNIMPLEMENTED, see ManifestReader::Open().
 std::vector<uint8_t> EncodeVolume(const VolumeRecord& record);
 absl::StatusOr<VolumeRecord> DecodeVolume(std::span<const uint8_t> bytes, std::string_view shown);
 std::vector<uint8_t> EncodeNode(const NodeRecord& record);
 absl::StatusOr<NodeRecord> DecodeNode(std::span<const uint8_t> bytes, std::string_view shown);
-// The name that a client gave a snapshot.
-std::vector<uint8_t> EncodeSnapshotName(const std::string& name);
-absl::StatusOr<std::string> DecodeSnapshotName(std::span<const uint8_t> bytes,
-                                               std::string_view shown);
+std::vector<uint8_t> EncodeSnapshot(const SnapshotRecord& record);
+// A record of version 1.0 has only a name: its snapshot may have been acknowledged, so it counts as
+// cut at an unknown moment.
+absl::StatusOr<SnapshotRecord> DecodeSnapshot(std::span<const uint8_t> bytes,
+                                              std::string_view shown);
 
 }  // namespace cbt::driver
 
