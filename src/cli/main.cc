@@ -1,7 +1,6 @@
 #include "cli/command.h"
 
 int main(int argc, char** argv) {
-  return cbt::cli::Run(argc, argv, [argv](const cbt::cli::DriverArguments&) {
-    return cbt::cli::StartDriverProgram(argv);
-  });
+  const auto start = [argv](const auto&) { return cbt::cli::StartDriverProgram(argv); };
+  return cbt::cli::Run(argc, argv, {.driver = start, .volume_host = start});
 }

@@ -115,7 +115,7 @@ bool IsSidecar(int argc, char** argv, int& first) {
   return argc >= 2 && std::string_view(argv[1]) == "sidecar";
 }
 
-int ParseAndRun(int argc, char** argv, const DriverRunner& driver) {
+int ParseAndRun(int argc, char** argv, const DriverPrograms& programs) {
   if (int first = 0; IsSidecar(argc, argv, first)) {
     return RunSidecarCommand(std::vector<std::string>(argv + first, argv + argc));
   }
@@ -138,7 +138,8 @@ int ParseAndRun(int argc, char** argv, const DriverRunner& driver) {
   AddSessionManager(app, command);
   AddAggregatedApi(app, command);
   AddHttpSidecar(app, command);
-  AddDriver(app, command, driver);
+  AddDriver(app, command, programs);
+  AddVolumeHost(app, command, programs);
   AddList(app, command);
   AddVerify(app, command);
   AddRelay(app, command);
@@ -164,7 +165,7 @@ int ParseAndRun(int argc, char** argv, const DriverRunner& driver) {
 
 }  // namespace
 
-int Run(int argc, char** argv, const DriverRunner& driver) {
+int Run(int argc, char** argv, const DriverPrograms& programs) {
   TakeStandardDescriptors();
   // Failed writes are errors with a message, not a silent death.
   std::signal(SIGPIPE, SIG_IGN);
@@ -172,7 +173,7 @@ int Run(int argc, char** argv, const DriverRunner& driver) {
   // Keeps gRPC's log out of our one-line errors unless the user asks for it.
   setenv("GRPC_VERBOSITY", "NONE", 0);  // NOLINT(concurrency-mt-unsafe): the only thread
   try {
-    return ParseAndRun(argc, argv, driver);
+    return ParseAndRun(argc, argv, programs);
   } catch (const std::exception& error) {
     PrintLine("", std::string("internal error: ") + error.what());
     return kExitFailure;

@@ -7,11 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "base/parse_number.h"
 #include "cbt/extent.h"
+#include "driver/health.h"
 
 namespace cbt::driver {
 namespace {
 
 constexpr std::string_view kKubernetesPrefix = "csi.storage.k8s.io/";
+constexpr char kNoMutableParameters[] = "mutable_parameters: there are none";
 
 absl::Status Require(const std::string& value, const char* field) {
   return value.empty() ? absl::InvalidArgumentError(absl::StrCat(field, ": is missing"))
@@ -72,11 +74,11 @@ void FillIn(csi::v1::Snapshot& message, const Snapshot& snapshot) {
   constexpr int64_t kNanoseconds = 1'000'000'000;
   message.set_snapshot_id(snapshot.id);
   message.set_source_volume_id(snapshot.volume_id);
-  message.set_size_bytes(static_cast<int64_t>(snapshot.info->size));
-  message.mutable_creation_time()->set_seconds(snapshot.info->created_ns / kNanoseconds);
-  message.mutable_creation_time()->set_nanos(
-      static_cast<int32_t>(snapshot.info->created_ns % kNanoseconds));
-  message.set_ready_to_use(snapshot.info->ready);
+  const SnapshotCut& cut = *snapshot.record.cut;
+  message.set_size_bytes(static_cast<int64_t>(cut.size));
+  message.mutable_creation_time()->set_seconds(cut.created_ns / kNanoseconds);
+  message.mutable_creation_time()->set_nanos(static_cast<int32_t>(cut.created_ns % kNanoseconds));
+  message.set_ready_to_use(snapshot.ready());
 }
 
 }  // namespace
@@ -98,7 +100,8 @@ void ControllerService::FillIn(csi::v1::Volume& message, const Volume& volume) c
   }
 }
 
-absl::Status ControllerService::DoCreateVolume(const csi::v1::CreateVolumeRequest& request,
+absl::Status ControllerService::DoCreateVolume(const grpc::ServerContext& context,
+                                               const csi::v1::CreateVolumeRequest& request,
                                                csi::v1::CreateVolumeResponse& response) {
   if (absl::Status name = Require(request.name(), "name"); !name.ok()) return name;
   if (request.volume_capabilities().empty()) {
@@ -110,7 +113,7 @@ absl::Status ControllerService::DoCreateVolume(const csi::v1::CreateVolumeReques
     }
   }
   if (!request.mutable_parameters().empty()) {
-    return absl::InvalidArgumentError("mutable_parameters: there are none");
+    return absl::InvalidArgumentError(kNoMutableParameters);
   }
   const auto& requisite = request.accessibility_requirements().requisite();
   if (!requisite.empty() &&
@@ -127,17 +130,18 @@ absl::Status ControllerService::DoCreateVolume(const csi::v1::CreateVolumeReques
     wanted.source = *source;
   }
   if (absl::Status read = ReadParameters(request.parameters(), wanted); !read.ok()) return read;
-  const absl::StatusOr<Volume> volume = store_.CreateVolume(wanted);
+  const absl::StatusOr<Volume> volume =
+      store_.CreateVolume(wanted, [&context] { return context.IsCancelled(); });
   if (!volume.ok()) return volume.status();
   FillIn(*response.mutable_volume(), *volume);
   return absl::OkStatus();
 }
 
-grpc::Status ControllerService::CreateVolume(grpc::ServerContext*,
+grpc::Status ControllerService::CreateVolume(grpc::ServerContext* context,
                                              const csi::v1::CreateVolumeRequest* request,
                                              csi::v1::CreateVolumeResponse* response) {
   return calls_.Run("/csi.v1.Controller/CreateVolume",
-                    [&] { return DoCreateVolume(*request, *response); });
+                    [&] { return DoCreateVolume(*context, *request, *response); });
 }
 
 grpc::Status ControllerService::DeleteVolume(grpc::ServerContext*,
@@ -158,13 +162,17 @@ absl::Status ControllerService::DoValidate(
   }
   const std::optional<Volume> volume = store_.catalog().FindVolume(request.volume_id());
   if (!volume.has_value() || volume->record.removed) {
-    return absl::NotFoundError("there is no volume " + request.volume_id());
+    return store_.catalog().Absent(request.volume_id());
   }
   for (const csi::v1::VolumeCapability& capability : request.volume_capabilities()) {
     if (const absl::StatusOr<Usage> usage = UsageOf(capability); !usage.ok()) {
       response.set_message(std::string(usage.status().message()));
       return absl::OkStatus();
     }
+  }
+  if (!request.mutable_parameters().empty()) {
+    response.set_message(kNoMutableParameters);
+    return absl::OkStatus();
   }
   VolumeRequest read;
   if (absl::Status known = ReadParameters(request.parameters(), read); !known.ok()) {
@@ -229,7 +237,8 @@ grpc::Status ControllerService::ControllerGetCapabilities(
     for (const auto type :
          {Rpc::CREATE_DELETE_VOLUME, Rpc::LIST_VOLUMES, Rpc::GET_CAPACITY, Rpc::CLONE_VOLUME,
           Rpc::EXPAND_VOLUME, Rpc::GET_VOLUME, Rpc::CREATE_DELETE_SNAPSHOT, Rpc::LIST_SNAPSHOTS,
-          Rpc::GET_SNAPSHOT, Rpc::SINGLE_NODE_MULTI_WRITER}) {
+          Rpc::GET_SNAPSHOT, Rpc::SINGLE_NODE_MULTI_WRITER, Rpc::GET_VOLUME_HEALTH,
+          Rpc::LIST_VOLUME_HEALTH}) {
       response->add_capabilities()->mutable_rpc()->set_type(type);
     }
     return absl::OkStatus();
@@ -285,7 +294,9 @@ absl::Status ControllerService::DoListSnapshots(const csi::v1::ListSnapshotsRequ
                                                        static_cast<size_t>(request.max_entries()),
                                                        request.source_volume_id());
   for (Snapshot& snapshot : page.entries) {
-    if (!store_.Refresh(snapshot)) continue;
+    // Of the others it is not known whether they are ready.
+    const absl::Status fresh = store_.Refresh(snapshot);
+    if (absl::IsNotFound(fresh) || absl::IsDataLoss(fresh)) continue;
     driver::FillIn(*response.add_entries()->mutable_snapshot(), snapshot);
   }
   if (page.more) response.set_next_token(page.entries.back().id);
@@ -316,11 +327,15 @@ grpc::Status ControllerService::ControllerExpandVolume(
     csi::v1::ControllerExpandVolumeResponse* response) {
   return calls_.Run("/csi.v1.Controller/ControllerExpandVolume", [&] {
     if (absl::Status id = Require(request->volume_id(), "volume_id"); !id.ok()) return id;
-    if (!request->has_capacity_range()) {
-      return absl::InvalidArgumentError("capacity_range: is missing");
-    }
     const absl::StatusOr<CapacityRange> range = RangeOf(request->capacity_range());
     if (!range.ok()) return range.status();
+    if (range->required == 0 && range->limit == 0) {
+      return absl::InvalidArgumentError("capacity_range: is missing");
+    }
+    if (request->has_volume_capability()) {
+      const absl::StatusOr<Usage> usage = UsageOf(request->volume_capability());
+      if (!usage.ok()) return usage.status();
+    }
     const absl::StatusOr<uint64_t> capacity = store_.ExpandVolume(request->volume_id(), *range);
     if (!capacity.ok()) return capacity.status();
     response->set_capacity_bytes(static_cast<int64_t>(*capacity));
@@ -336,12 +351,52 @@ grpc::Status ControllerService::ControllerGetVolume(
     if (absl::Status id = Require(request->volume_id(), "volume_id"); !id.ok()) return id;
     const std::optional<Volume> volume = store_.catalog().FindVolume(request->volume_id());
     if (!volume.has_value() || volume->record.removed) {
-      return absl::NotFoundError("there is no volume " + request->volume_id());
+      return store_.catalog().Absent(request->volume_id());
     }
     FillIn(*response->mutable_volume(), *volume);
     response->mutable_status();
     return absl::OkStatus();
   });
+}
+
+grpc::Status ControllerService::ControllerGetVolumeHealth(
+    grpc::ServerContext*, const csi::v1::ControllerGetVolumeHealthRequest* request,
+    csi::v1::ControllerGetVolumeHealthResponse* response) {
+  return calls_.Run("/csi.v1.Controller/ControllerGetVolumeHealth", [&] {
+    if (absl::Status id = Require(request->volume_id(), "volume_id"); !id.ok()) return id;
+    const std::optional<Volume> volume = store_.catalog().FindVolume(request->volume_id());
+    if (!volume.has_value() || volume->record.removed) {
+      return absl::NotFoundError("there is no volume " + request->volume_id());
+    }
+    DescribeHealth(*response->mutable_volume_health(), volume->id, health_(volume->id));
+    return absl::OkStatus();
+  });
+}
+
+absl::Status ControllerService::DoListHealth(
+    const csi::v1::ControllerListVolumeHealthRequest& request,
+    csi::v1::ControllerListVolumeHealthResponse& response) const {
+  const absl::Status valid = CheckPage(request.max_entries(), request.starting_token(), IsVolumeId);
+  if (!valid.ok()) return valid;
+  const Page<Volume> page = store_.catalog().ListVolumes(request.starting_token(), 0);
+  for (const Volume& volume : page.entries) {
+    csi::v1::VolumeHealth health;
+    DescribeHealth(health, volume.id, health_(volume.id));
+    if (health.health_statuses().empty()) continue;
+    if (request.max_entries() > 0 && response.entries_size() == request.max_entries()) {
+      response.set_next_token(response.entries().rbegin()->volume_id());
+      break;
+    }
+    *response.add_entries() = std::move(health);
+  }
+  return absl::OkStatus();
+}
+
+grpc::Status ControllerService::ControllerListVolumeHealth(
+    grpc::ServerContext*, const csi::v1::ControllerListVolumeHealthRequest* request,
+    csi::v1::ControllerListVolumeHealthResponse* response) {
+  return calls_.Run("/csi.v1.Controller/ControllerListVolumeHealth",
+                    [&] { return DoListHealth(*request, *response); });
 }
 
 }  // namespace cbt::driver

@@ -2,10 +2,13 @@
 #ifndef CBT_DRIVER_CONTROLLER_SERVICE_H_
 #define CBT_DRIVER_CONTROLLER_SERVICE_H_
 
+#include <functional>
+#include <optional>
 #include <string>
 
 #include "csi.grpc.pb.h"
 #include "driver/calls.h"
+#include "driver/host/volume_host.h"
 #include "driver/state/store.h"
 #include "driver/usage.h"
 
@@ -15,9 +18,12 @@ namespace cbt::driver {
 // and nothing of them can be modified.
 class ControllerService final : public csi::v1::Controller::Service {
  public:
+  // The health of a volume that is attached; nothing for others.
+  using HealthOf = std::function<std::optional<VolumeHealth>(const std::string& volume)>;
+
   // `calls` and `store` must outlive the service.
-  ControllerService(Calls& calls, Store& store, NodeTopology topology)
-      : calls_(calls), store_(store), topology_(std::move(topology)) {}
+  ControllerService(Calls& calls, Store& store, NodeTopology topology, HealthOf health)
+      : calls_(calls), store_(store), topology_(std::move(topology)), health_(std::move(health)) {}
 
   grpc::Status CreateVolume(grpc::ServerContext* context,
                             const csi::v1::CreateVolumeRequest* request,
@@ -52,19 +58,30 @@ class ControllerService final : public csi::v1::Controller::Service {
   grpc::Status ControllerGetVolume(grpc::ServerContext* context,
                                    const csi::v1::ControllerGetVolumeRequest* request,
                                    csi::v1::ControllerGetVolumeResponse* response) override;
+  grpc::Status ControllerGetVolumeHealth(
+      grpc::ServerContext* context, const csi::v1::ControllerGetVolumeHealthRequest* request,
+      csi::v1::ControllerGetVolumeHealthResponse* response) override;
+  // Those that something is wrong with.
+  grpc::Status ControllerListVolumeHealth(
+      grpc::ServerContext* context, const csi::v1::ControllerListVolumeHealthRequest* request,
+      csi::v1::ControllerListVolumeHealthResponse* response) override;
 
  private:
-  absl::Status DoCreateVolume(const csi::v1::CreateVolumeRequest& request,
+  absl::Status DoCreateVolume(const grpc::ServerContext& context,
+                              const csi::v1::CreateVolumeRequest& request,
                               csi::v1::CreateVolumeResponse& response);
   absl::Status DoValidate(const csi::v1::ValidateVolumeCapabilitiesRequest& request,
                           csi::v1::ValidateVolumeCapabilitiesResponse& response) const;
   absl::Status DoListSnapshots(const csi::v1::ListSnapshotsRequest& request,
                                csi::v1::ListSnapshotsResponse& response);
+  absl::Status DoListHealth(const csi::v1::ControllerListVolumeHealthRequest& request,
+                            csi::v1::ControllerListVolumeHealthResponse& response) const;
   void FillIn(csi::v1::Volume& message, const Volume& volume) const;
 
   Calls& calls_;
   Store& store_;
   const NodeTopology topology_;
+  const HealthOf health_;
 };
 
 }  // namespace cbt::driver

@@ -81,7 +81,17 @@ class Driver::Impl {
                      }});
     if (!store.ok()) return store.status();
     store_ = *std::move(store);
-    node_.emplace(*store_, options_.nbdkit_plugin);
+    node_.emplace(*store_,
+                  NodeOptions{.device = options_.device,
+                              .volume_host = options_.volume_host,
+                              .changed = [this](const std::string& id,
+                                                const VolumeHealth& health) { Tell(id, health); },
+                              .report =
+                                  [this](const std::string& id, const absl::Status& why) {
+                                    calls_.log().Failed("volume problem", why,
+                                                        {{.key = "volume", .value = id}});
+                                  }});
+    node_->Start();
     provider_.emplace(*store_);
     return Serve();
   }
@@ -105,7 +115,8 @@ class Driver::Impl {
     const NodeTopology topology = {.key = "topology." + options_.driver_name + "/node",
                                    .node_id = options_.node_id};
     identity_.emplace(calls_, options_.driver_name, [this] { return ready_.load(); });
-    controller_.emplace(calls_, *store_, topology);
+    controller_.emplace(calls_, *store_, topology,
+                        [this](const std::string& id) { return node_->host().health(id); });
     node_service_.emplace(calls_, *node_, topology);
     absl::StatusOr<std::unique_ptr<rpc::GrpcService>> metadata = rpc::GrpcService::Create(
         *provider_, {.telemetry = {.observer = streams_.get(), .log = options_.log}});
@@ -136,8 +147,34 @@ class Driver::Impl {
       return ready_ ? ops::HttpAnswer{.ok = true, .text = "ok"}
                     : ops::HttpAnswer{.ok = false, .text = "not ready"};
     }
-    if (path == "/metrics") return ops::HttpAnswer{.text = streams_->Text() + calls_.Text()};
+    if (path == "/metrics") {
+      return ops::HttpAnswer{.text = streams_->Text() + calls_.Text() + VolumeMetrics()};
+    }
     return std::nullopt;
+  }
+
+  // A server that has ended is started again; that it did end is for an operator to know.
+  void Tell(const std::string& id, const VolumeHealth& health) {
+    if (health.serving && health.restarts == 0) return;
+    calls_.log().Failed(health.serving ? "volume served again" : "volume not served",
+                        absl::UnavailableError(health.error),
+                        {{.key = "volume", .value = id},
+                         {.key = "restarts", .value = absl::StrCat(health.restarts)}});
+  }
+
+  std::string VolumeMetrics() const {
+    if (!ready_) return {};
+    const HostClient& host = node_->host();
+    return absl::StrCat(
+        "# HELP cbt_volumes_not_served Attached volumes whose requests wait or fail\n"
+        "# TYPE cbt_volumes_not_served gauge\n"
+        "cbt_volumes_not_served ",
+        host.unserved(),
+        "\n# HELP cbt_volume_server_restarts_total Servers of volumes that ended and were started "
+        "again\n"
+        "# TYPE cbt_volume_server_restarts_total counter\n"
+        "cbt_volume_server_restarts_total ",
+        host.restarts(), "\n");
   }
 
   const DriverOptions options_;

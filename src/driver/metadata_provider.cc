@@ -11,7 +11,7 @@ namespace {
 
 absl::StatusOr<Snapshot> FindReady(Store& store, std::string_view id) {
   absl::StatusOr<Snapshot> snapshot = store.GetSnapshot(std::string(id));
-  if (snapshot.ok() && !snapshot->info->ready) {
+  if (snapshot.ok() && !snapshot->ready()) {
     return absl::UnavailableError(absl::StrCat(snapshot->id, ": is not ready"));
   }
   return snapshot;

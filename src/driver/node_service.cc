@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "driver/health.h"
 
 namespace cbt::driver {
 namespace {
@@ -111,6 +112,18 @@ grpc::Status NodeService::NodeGetVolumeStats(grpc::ServerContext*,
   });
 }
 
+grpc::Status NodeService::NodeGetVolumeHealth(grpc::ServerContext*,
+                                              const csi::v1::NodeGetVolumeHealthRequest* request,
+                                              csi::v1::NodeGetVolumeHealthResponse* response) {
+  return calls_.Run("/csi.v1.Node/NodeGetVolumeHealth", [&] {
+    if (absl::Status id = Require({{"volume_id", &request->volume_id()}}); !id.ok()) return id;
+    if (absl::Status known = node_.CheckVolume(request->volume_id()); !known.ok()) return known;
+    DescribeHealth(*response->mutable_volume_health(), request->volume_id(),
+                   node_.host().health(request->volume_id()));
+    return absl::OkStatus();
+  });
+}
+
 grpc::Status NodeService::NodeExpandVolume(grpc::ServerContext*,
                                            const csi::v1::NodeExpandVolumeRequest* request,
                                            csi::v1::NodeExpandVolumeResponse* response) {
@@ -134,7 +147,7 @@ grpc::Status NodeService::NodeGetCapabilities(grpc::ServerContext*,
   return calls_.Run("/csi.v1.Node/NodeGetCapabilities", [&] {
     using Rpc = csi::v1::NodeServiceCapability::RPC;
     for (const auto type : {Rpc::STAGE_UNSTAGE_VOLUME, Rpc::GET_VOLUME_STATS, Rpc::EXPAND_VOLUME,
-                            Rpc::SINGLE_NODE_MULTI_WRITER}) {
+                            Rpc::SINGLE_NODE_MULTI_WRITER, Rpc::GET_VOLUME_HEALTH}) {
       response->add_capabilities()->mutable_rpc()->set_type(type);
     }
     return absl::OkStatus();

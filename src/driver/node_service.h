@@ -30,6 +30,9 @@ class NodeService final : public csi::v1::Node::Service {
   grpc::Status NodeGetVolumeStats(grpc::ServerContext* context,
                                   const csi::v1::NodeGetVolumeStatsRequest* request,
                                   csi::v1::NodeGetVolumeStatsResponse* response) override;
+  grpc::Status NodeGetVolumeHealth(grpc::ServerContext* context,
+                                   const csi::v1::NodeGetVolumeHealthRequest* request,
+                                   csi::v1::NodeGetVolumeHealthResponse* response) override;
   grpc::Status NodeExpandVolume(grpc::ServerContext* context,
                                 const csi::v1::NodeExpandVolumeRequest* request,
                                 csi::v1::NodeExpandVolumeResponse* response) override;

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cbt/rpc/telemetry.h"
+#include "driver/node/attachment.h"
 
 namespace cbt::driver {
 
@@ -20,8 +22,11 @@ struct DriverOptions {
   uint64_t capacity = 0;
   // host:port of /metrics, /healthz, /livez and /readyz; empty: none.
   std::string http_endpoint;
-  // nbdkit's plugin, its name or its path.
-  std::string nbdkit_plugin = "cbt";
+  // What volumes are attached with.
+  DeviceKind device = DeviceKind::kLoop;
+  // The program and arguments of a volume host to start where none has the state folder; empty:
+  // somebody else starts it.
+  std::vector<std::string> volume_host;
   // Optional; must outlive the driver.
   rpc::LogSink* log = nullptr;
 };

@@ -1,6 +1,7 @@
 #include "driver/usage.h"
 
 #include "absl/strings/str_cat.h"
+#include "driver/node/file_system.h"
 
 namespace cbt::driver {
 

@@ -35,8 +35,9 @@ absl::Status TrackedVolume::Write(uint64_t offset, std::span<const uint8_t> byte
                                   Durability durability) {
   return core_->Write(offset, bytes, durability);
 }
-absl::Status TrackedVolume::Zero(Extent extent, bool may_trim, Durability durability) {
-  return core_->Zero(extent, may_trim, durability);
+absl::Status TrackedVolume::Zero(Extent extent, bool may_trim, Durability durability,
+                                 ZeroCost cost) {
+  return core_->Zero(extent, may_trim, durability, cost);
 }
 absl::Status TrackedVolume::Trim(Extent extent, Durability durability) {
   return core_->Trim(extent, durability);

@@ -82,6 +82,12 @@ enum class Durability {
   kFlushed,  // once it is on disk (FUA)
 };
 
+// What Zero() may cost.
+enum class ZeroCost {
+  kAny,       // where the file system can't do it, zeros are written
+  kFastOnly,  // no data is written or copied
+};
+
 // What the volume holds somewhere.
 struct VolumeExtent {
   Extent extent = {};
@@ -165,7 +171,9 @@ class TrackedVolume {
 
   // Makes the range read as zeros. `may_trim`: may release its space; otherwise the range stays
   // allocated, where the file system can do that.
-  absl::Status Zero(Extent extent, bool may_trim, Durability durability);
+  // Errors: UNIMPLEMENTED if it is not fast now; the range is unchanged then.
+  absl::Status Zero(Extent extent, bool may_trim, Durability durability,
+                    ZeroCost cost = ZeroCost::kAny);
 
   // Releases the space of the range; it reads as zeros afterwards where the file system supports
   // holes, and is unchanged elsewhere. Counts as a change.

@@ -43,7 +43,7 @@ class TrackedVolume::Core {
   // I/O: volume_io.cc.
   absl::Status Read(uint64_t offset, std::span<uint8_t> out) const;
   absl::Status Write(uint64_t offset, std::span<const uint8_t> bytes, Durability durability);
-  absl::Status Zero(Extent extent, bool may_trim, Durability durability);
+  absl::Status Zero(Extent extent, bool may_trim, Durability durability, ZeroCost cost);
   absl::Status Trim(Extent extent, Durability durability);
   absl::Status Flush();
   absl::StatusOr<std::vector<VolumeExtent>> Extents(Extent extent, size_t most) const;
@@ -74,7 +74,7 @@ class TrackedVolume::Core {
   absl::Status CheckInside(Extent extent) const;
   // Runs `change`, which returns an error number, between the marks of the tracker.
   template <typename Change>
-  absl::Status Changing(Extent extent, Change change);
+  absl::Status Changing(Extent extent, Change change, ZeroCost cost = ZeroCost::kAny);
   absl::Status Sync();
   absl::Status CheckNotLost() const;
 

@@ -35,6 +35,10 @@ int ZeroRange(int file, Extent extent) noexcept {
              : errno;
 }
 
+absl::Status NotFast() {
+  return absl::UnimplementedError("the range can't be zeroed without writing or copying data now");
+}
+
 }  // namespace
 
 absl::Status TrackedVolume::Core::CheckUsable() const {
@@ -74,13 +78,15 @@ absl::Status TrackedVolume::Core::Read(uint64_t offset, std::span<uint8_t> out) 
 }
 
 template <typename Change>
-absl::Status TrackedVolume::Core::Changing(Extent extent, Change change) {
+absl::Status TrackedVolume::Core::Changing(Extent extent, Change change, ZeroCost cost) {
   // Before the gate, which another thread may have held when a forked child began.
   if (absl::Status status = CheckUsable(); !status.ok()) return status;
   const GatePass pass(gate_);
   if (!pass.inside()) return absl::FailedPreconditionError("the volume is closed");
   if (absl::Status status = CheckInside(extent); !status.ok()) return status;
   if (extent.length == 0) return absl::OkStatus();
+  // A snapshot that is being copied gets what the range holds first.
+  if (cost == ZeroCost::kFastOnly && !copies_.empty()) return NotFast();
   absl::StatusOr<TrackedWrite> write = tracker_->Begin(extent);
   if (!write.ok()) {
     AskForRepair(write.status());
@@ -125,12 +131,20 @@ absl::Status TrackedVolume::Core::Write(uint64_t offset, std::span<const uint8_t
   return status;
 }
 
-absl::Status TrackedVolume::Core::Zero(Extent extent, bool may_trim, Durability durability) {
-  absl::Status status = Changing(extent, [&] {
-    const int error =
-        may_trim ? PunchHole(data_.number(), extent) : ZeroRange(data_.number(), extent);
-    return CannotAllocate(error) ? WriteZeros(data_.number(), extent) : error;
-  });
+absl::Status TrackedVolume::Core::Zero(Extent extent, bool may_trim, Durability durability,
+                                        ZeroCost cost) {
+  bool slow = false;
+  absl::Status status = Changing(
+      extent,
+      [&] {
+        const int error =
+            may_trim ? PunchHole(data_.number(), extent) : ZeroRange(data_.number(), extent);
+        slow = CannotAllocate(error);
+        if (!slow || cost == ZeroCost::kFastOnly) return error;
+        return WriteZeros(data_.number(), extent);
+      },
+      cost);
+  if (slow && cost == ZeroCost::kFastOnly) return NotFast();
   if (status.ok() && durability == Durability::kFlushed) status = Sync();
   return status;
 }

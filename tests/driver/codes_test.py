@@ -92,6 +92,24 @@ class CodesTest(parts.DriverTest):
             name="odd", volume_capabilities=[mount()],
             capacity_range=size(5000)).volume.capacity_bytes, 8192)
 
+    def test_mg_a_volume_of_the_name_with_another_granularity_is_another(self):
+        wanted = {"name": "a", "volume_capabilities": [mount()], "capacity_range": size(MIB)}
+        made = self.client.CreateVolume(**wanted, parameters={"granularity": "64K"}).volume
+        for parameters in ({"granularity": "32K"}, {}):
+            self.fails(Code.ALREADY_EXISTS, self.client.CreateVolume, **wanted,
+                       parameters=parameters)
+        self.assertEqual(self.client.CreateVolume(
+            **wanted, parameters={"granularity": "65536"}).volume, made)
+
+    def test_mg_a_capacity_that_cannot_be_is_out_of_range(self):
+        volume = make_volume(self.client, "small")
+        for required in ((1 << 50) + 1, 2 << 50, 1 << 60, 2**63 - 1):
+            self.fails(Code.OUT_OF_RANGE, self.client.CreateVolume, name="large",
+                       volume_capabilities=[mount()], capacity_range=size(required))
+            self.fails(Code.OUT_OF_RANGE, self.client.ControllerExpandVolume, volume_id=volume,
+                       capacity_range=size(required))
+        self.assertEqual(len(self.client.ListVolumes().entries), 1)
+
     def test_delete_volume(self):
         self.fails(Code.INVALID_ARGUMENT, self.client.DeleteVolume)
         self.client.DeleteVolume(volume_id="unknown")
@@ -133,6 +151,9 @@ class CodesTest(parts.DriverTest):
         refused = validate(volume_id=volume,
                            volume_capabilities=[block(Mode.MULTI_NODE_MULTI_WRITER)])
         self.assertFalse(refused.HasField("confirmed"))
+        refused = validate(volume_id=volume, volume_capabilities=[block()],
+                           mutable_parameters={"colour": "red"})
+        self.assertFalse(refused.HasField("confirmed"))
         self.assertTrue(refused.message)
 
     def test_expand(self):
@@ -140,6 +161,9 @@ class CodesTest(parts.DriverTest):
         self.fails(Code.INVALID_ARGUMENT, expand, capacity_range=size(MIB))
         volume = make_volume(self.client, "a")
         self.fails(Code.INVALID_ARGUMENT, expand, volume_id=volume)
+        self.fails(Code.INVALID_ARGUMENT, expand, volume_id=volume, capacity_range=size(0))
+        self.fails(Code.INVALID_ARGUMENT, expand, volume_id=volume, capacity_range=size(8 * MIB),
+                   volume_capability=block(Mode.MULTI_NODE_MULTI_WRITER))
         self.fails(Code.NOT_FOUND, expand, volume_id="unknown", capacity_range=size(MIB))
         self.fails(Code.OUT_OF_RANGE, expand, volume_id=volume,
                    capacity_range=size(MIB, 2 * MIB))

@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -110,6 +111,15 @@ class DriverTest(unittest.TestCase):
 def make_volume(client, name, bytes_=4 * MIB, **more):
     more.setdefault("volume_capabilities", [mount()])
     return client.CreateVolume(name=name, capacity_range=size(bytes_), **more).volume.volume_id
+
+
+def delete_lost(client, error):
+    """Does what the error says of an acknowledged snapshot that is lost; False for other errors."""
+    lost = re.search(r"snapshot (snap-\w+).* is lost", error.details())
+    if error.code() != Code.DATA_LOSS or lost is None:
+        return False
+    client.DeleteSnapshot(snapshot_id=lost[1])
+    return True
 
 
 def make_snapshot(client, volume, name):

@@ -7,13 +7,14 @@ import os
 import random
 import subprocess
 import sys
+import time
 import unittest
 
 import driver_parts as parts
 import grpc
-from driver_parts import MIB, make_volume
+from driver_parts import MIB, Code, make_volume
 from nbd_client import FUA
-from served_parts import BLOCK, Model, Served, ServedTest, blocks_of
+from served_parts import BLOCK, Model, Served, ServedTest, blocks_of, read_blocks
 
 SCALE = max(1, int(os.environ.get("CBT_TEST_SCALE", "1") or "1"))
 BLOCKS = 2 * MIB // BLOCK
@@ -212,6 +213,63 @@ class FullDiskTest(ServedTest):
         model.take("third", self.snapshot(driver.client, volume, "third"))
         self.check(driver, volume, model, exact=True)
         self.assertEqual(served.stop(), 0)
+
+    def full_while_copied(self):
+        """A driver, and a snapshot that was acknowledged and can't be completed."""
+        self.folder_of_state = Mounted(self, "tmpfs", 16).path
+        driver = self.start()
+        volume = make_volume(driver.client, "a", 12 * MIB)
+        served = Served(self, driver, volume)
+        self.assertTrue(served.up, self.logged())
+        for at in range(0, 12 * MIB // BLOCK, 64):
+            served.nbd.write(at * BLOCK, Model.data(1, 64))
+        self.assertEqual(served.stop(), 0)
+        taken = driver.client.CreateSnapshot(source_volume_id=volume, name="frozen").snapshot
+        latest = time.monotonic() + 60
+        while True:
+            try:
+                self.assertFalse(driver.client.CreateSnapshot(
+                    source_volume_id=volume, name="frozen").snapshot.ready_to_use)
+            except grpc.RpcError as failed:
+                self.assertEqual(failed.code(), Code.DATA_LOSS, failed.details())
+                self.assertIn(taken.snapshot_id, failed.details())
+                return driver, volume, taken
+            self.assertLess(time.monotonic(), latest)
+            time.sleep(0.02)
+
+    def test_mb_an_acknowledged_snapshot_is_never_taken_again(self):
+        driver, volume, taken = self.full_while_copied()
+        for restarted in (False, True):
+            if restarted:
+                driver.stop()
+                served = Served(self, driver, volume)
+                served.nbd.trim(0, 8 * MIB)
+                served.nbd.write(0, Model.data(2, 64))
+                self.assertEqual(served.stop(), 0)
+                driver = self.start()
+            # Then there is room. What the application froze itself for is gone nevertheless.
+            details = self.fails(Code.DATA_LOSS, driver.client.CreateSnapshot,
+                                 source_volume_id=volume, name="frozen")
+            self.assertRegex(details, taken.snapshot_id + r", taken at 20\d\d-.*delete it")
+            for call in (driver.client.GetSnapshot, driver.client.ListSnapshots):
+                self.fails(Code.DATA_LOSS, call, snapshot_id=taken.snapshot_id)
+            self.fails(Code.DATA_LOSS, driver.client.allocated, taken.snapshot_id)
+            self.assertEqual(len(driver.client.ListSnapshots().entries), 0)
+        driver.client.DeleteSnapshot(snapshot_id=taken.snapshot_id)
+        anew = self.snapshot(driver.client, volume, "frozen")
+        self.assertNotEqual(anew, taken.snapshot_id)
+        self.assertEqual(read_blocks(self.file_of(driver, volume, anew))[:64],
+                         [Model.data(2, 1)] * 64)
+
+    def test_mb_a_volume_that_is_deleted_meanwhile_is_no_snapshot_of_zeros(self):
+        driver, volume, taken = self.full_while_copied()
+        driver.client.DeleteVolume(volume_id=volume)
+        self.fails(Code.DATA_LOSS, driver.client.CreateSnapshot, source_volume_id=volume,
+                   name="frozen")
+        self.fails(Code.NOT_FOUND, driver.client.CreateSnapshot, source_volume_id=volume,
+                   name="another")
+        driver.client.DeleteSnapshot(snapshot_id=taken.snapshot_id)
+        self.assertEqual(os.listdir(os.path.join(driver.state, "volumes")), [])
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import threading
 import time
 import unittest
 
@@ -23,7 +24,7 @@ def lacks():
     for device in ("/dev/fuse", "/dev/loop-control"):
         if not os.path.exists(device):
             return "no " + device
-    for program in ("nbdkit", "nbdfuse", "losetup", "mkfs.ext4", "blkid"):
+    for program in ("nbdkit", "losetup", "mkfs.ext4", "blkid"):
         if shutil.which(program) is None:
             return "no " + program
     return "" if os.path.exists(parts.PLUGIN) else "no plugin of nbdkit"
@@ -97,7 +98,7 @@ class ArgumentsTest(parts.DriverTest):
     def test_without_any_way_to_attach_the_error_names_what_is_missing(self):
         empty = os.path.join(self.folder, "bin")
         os.mkdir(empty)
-        os.symlink(shutil.which("true"), os.path.join(empty, "nbdkit"))
+        os.symlink(shutil.which("setsid"), os.path.join(empty, "setsid"))
         os.mkdir(os.path.join(self.folder, "other"))
         driver = parts.Driver(os.path.join(self.folder, "other"), log=self.log,
                               environment={"PATH": empty})
@@ -106,12 +107,14 @@ class ArgumentsTest(parts.DriverTest):
         text = self.fails(Code.FAILED_PRECONDITION, driver.client.NodeStageVolume,
                           volume_id=volume, staging_target_path=self.folder + "/s",
                           volume_capability=block())
-        self.assertIn("nbdfuse", text)
+        self.assertIn("nbdkit", text)
         self.assertIn("losetup", text)
         driver.client.DeleteVolume(volume_id=volume)
 
 
-class AttachedTest(parts.DriverTest):
+class AttachedCase(parts.DriverTest):
+    """Volumes that are attached to this machine. Without tests of its own."""
+
     def setUp(self):
         missing = lacks()
         if missing:
@@ -166,6 +169,8 @@ class AttachedTest(parts.DriverTest):
         finally:
             os.close(device)
 
+
+class AttachedTest(AttachedCase):
     def test_deltas_of_a_block_volume_are_what_was_written(self):
         volume = self.volume("a")
         for _ in range(3):
@@ -263,6 +268,50 @@ class AttachedTest(parts.DriverTest):
         self.unpublish(volume)
         self.unstage(volume)
 
+    def total(self, volume, path):
+        usage = self.client.NodeGetVolumeStats(volume_id=volume, volume_path=path).usage
+        return usage[0].total
+
+    def test_nc_every_path_of_a_kubelet_to_a_device_is_answered(self):
+        volume, other = self.volume("a"), self.volume("b")
+        self.stage(volume, block())
+        self.publish(volume, block())
+        # volumeDevices/publish/PV/POD is bound again to volumeDevices/PV/dev/POD, and
+        # pods/POD/volumeDevices/PLUGIN/PV is a link to it.
+        bound, link = os.path.join(self.folder, "dev"), os.path.join(self.folder, "link")
+        with open(bound, "w", encoding="ascii"):
+            pass
+        subprocess.run(["mount", "--bind", self.target, bound], check=True)
+        self.addCleanup(subprocess.run, ["umount", "--quiet", bound], check=False)
+        os.symlink(bound, link)
+        for path in (self.staging, self.target, bound, link):
+            self.assertEqual(self.total(volume, path), 64 * MIB)
+        for path in (self.folder, "/dev/null", "/dev/loop-control", self.target + "/x", "link"):
+            self.fails(Code.NOT_FOUND, self.total, volume, path)
+        for path in (self.staging, bound):
+            self.fails(Code.NOT_FOUND, self.total, other, path)
+        subprocess.run(["umount", bound], check=True)
+        self.fails(Code.NOT_FOUND, self.total, volume, bound)
+
+    def test_nc_every_path_of_a_kubelet_into_a_file_system_is_answered(self):
+        volume = self.volume("a")
+        self.stage(volume, mount())
+        self.publish(volume, mount())
+        os.mkdir(os.path.join(self.target, "directory"))
+        subpath = os.path.join(self.folder, "subpath")
+        os.mkdir(subpath)
+        subprocess.run(["mount", "--bind", os.path.join(self.target, "directory"), subpath],
+                       check=True)
+        self.addCleanup(subprocess.run, ["umount", "--quiet", subpath], check=False)
+        for path in (self.staging, self.target, subpath, os.path.join(self.target, "directory")):
+            self.assertLess(self.total(volume, path), 64 * MIB)
+        subprocess.run(["umount", subpath], check=True)
+        for path in (self.folder, subpath, "/"):
+            self.fails(Code.NOT_FOUND, self.total, volume, path)
+        # Not the node's own disk, which is below it.
+        subprocess.run(["umount", self.target], check=True)
+        self.fails(Code.NOT_FOUND, self.total, volume, self.target)
+
     def test_a_killed_driver_finds_its_volumes_attached(self):
         volume = self.volume("a")
         self.stage(volume, block())
@@ -279,32 +328,220 @@ class AttachedTest(parts.DriverTest):
         self.unpublish(volume)
         self.unstage(volume)
 
-    def test_a_killed_server_is_replaced(self):
+    def pid_of_server(self, volume):
+        with open(os.path.join(self.driver.state, "volumes", volume, "nbdkit.pid"),
+                  encoding="ascii") as file:
+            return int(file.read())
+
+    def pid_of_host(self):
+        for process in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError), open(f"/proc/{process}/cmdline", "rb") as file:
+                words = file.read().decode(errors="replace").split("\0")
+                if "volume-host" in words and self.driver.state in words:
+                    return int(process)
+        return None
+
+    def wait_for(self, what, seconds=60):
+        late = time.monotonic() + seconds
+        while True:
+            found = what()
+            if found:
+                return found
+            self.assertLess(time.monotonic(), late)
+            time.sleep(0.01)
+
+    def health(self, volume):
+        answers = [self.client.NodeGetVolumeHealth(volume_id=volume),
+                   self.client.ControllerGetVolumeHealth(volume_id=volume)]
+        found = [[(one.status, one.reason, one.message)
+                  for one in answer.volume_health.health_statuses] for answer in answers]
+        self.assertEqual(found[0], found[1])
+        self.assertEqual([one.volume_id for one in
+                          self.client.ControllerListVolumeHealth().entries],
+                         [volume] if found[0] else [])
+        return found[0]
+
+    def written_while(self, volume, harm):
+        """Writes, each synced, go on through everything that `harm` does; no one fails or is lost,
+        and the delta has them all."""
+        first = make_snapshot(self.client, volume, "first")
+        writer = Writer(self.target)
+        self.addCleanup(writer.stop)
+        try:
+            harm(writer)
+            writer.wait(20)
+        finally:
+            writer.stop()
+        self.assertIsNone(writer.error)
+        second = make_snapshot(self.client, volume, "second")
+        changed = {at // BLOCK + i for at, length in self.client.delta(first, second)[0]
+                   for i in range(length // BLOCK)}
+        self.assertLessEqual(set(writer.written), changed)
+        self.unpublish(volume)
+        self.unstage(volume)
+        with open(os.path.join(self.driver.state, "volumes", volume, "volume", "data"),
+                  "rb") as data:
+            for at, byte in writer.written.items():
+                data.seek(at * BLOCK)
+                self.assertEqual(data.read(BLOCK), bytes([byte]) * BLOCK)
+
+    def test_na_the_end_of_its_server_costs_nobody_the_volume(self):
         volume = self.volume("a")
         self.stage(volume, block())
         self.publish(volume, block())
-        first = make_snapshot(self.client, volume, "first")
-        self.write({5}, 7)
-        with open(os.path.join(self.driver.state, "volumes", volume, "nbdkit.pid"),
-                  encoding="ascii") as file:
-            pid = int(file.read())
-        os.kill(pid, signal.SIGKILL)
-        # It listens until it is gone.
-        late = time.monotonic() + 30
-        while is_running(pid):
-            self.assertLess(time.monotonic(), late)
-            time.sleep(0.01)
-        self.unpublish(volume)
+
+        def harm(writer):
+            for _ in range(4):
+                writer.wait(20)
+                pid = self.pid_of_server(volume)
+                os.kill(pid, signal.SIGKILL)
+                self.wait_for(lambda pid=pid: not is_running(pid))
+                writer.wait(20)
+                self.assertNotEqual(self.pid_of_server(volume), pid)
+
+        self.written_while(volume, harm)
+
+    def test_na_the_end_of_the_host_costs_nobody_the_volume(self):
+        volume = self.volume("a")
         self.stage(volume, block())
         self.publish(volume, block())
-        self.write({6}, 7)
-        second = make_snapshot(self.client, volume, "second")
-        blocks = {at // BLOCK + i for at, length in self.client.delta(first, second)[0]
-                  for i in range(length // BLOCK)}
-        self.assertLessEqual({5, 6}, blocks)
-        with open(self.target, "rb") as device:
-            device.seek(5 * BLOCK)
-            self.assertEqual(device.read(2 * BLOCK), b"\7" * 2 * BLOCK)
+
+        def harm(writer):
+            for how in 4 * (signal.SIGKILL, signal.SIGTERM):
+                writer.wait(20)
+                pid = self.pid_of_host()
+                os.kill(pid, how)
+                self.wait_for(lambda pid=pid: not is_running(pid))
+                writer.wait(20)
+
+        self.written_while(volume, harm)
+
+    def test_na_host_servers_and_driver_restarted_one_after_the_other(self):
+        volume = self.volume("a")
+        self.stage(volume, mount())
+        self.publish(volume, mount())
+        os.mkdir(os.path.join(self.target, "kept"))
+        first = make_snapshot(self.client, volume, "first")
+        for round_ in range(3):
+            self.driver.stop(signal.SIGKILL)
+            self.driver = self.start()
+            self.client = self.driver.client
+            pid = self.pid_of_host()
+            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                os.kill(self.pid_of_server(volume), signal.SIGKILL)
+            with open(os.path.join(self.target, f"kept/{round_}"), "wb") as file:
+                file.write(bytes([round_ + 1]) * MIB)
+                os.fsync(file.fileno())
+        second = self.wait_for(lambda: self.try_snapshot(volume, "second"))
+        self.assertGreaterEqual(sum(length for _, length in self.client.delta(first, second)[0]),
+                                3 * MIB)
+        for round_ in range(3):
+            with open(os.path.join(self.target, f"kept/{round_}"), "rb") as file:
+                self.assertEqual(file.read(), bytes([round_ + 1]) * MIB)
+
+    def try_snapshot(self, volume, name):
+        try:
+            return make_snapshot(self.client, volume, name)
+        except parts.grpc.RpcError as error:
+            self.assertEqual(error.code(), Code.UNAVAILABLE, error.details())
+            return None
+
+    def test_na_a_server_that_can_not_start_is_told_and_waited_for(self):
+        plugin = os.path.join(self.folder, "plugin.so")
+        shutil.copy(parts.PLUGIN, plugin)
+        self.driver.stop()
+        self.wait_for(lambda: self.pid_of_host() is None)
+        self.driver = self.start("--nbdkit-plugin", plugin)
+        self.client = self.driver.client
+        volume = self.volume("a")
+        self.stage(volume, block())
+        self.publish(volume, block())
+        self.assertEqual(self.health(volume), [])
+        writer = Writer(self.target)
+        self.addCleanup(writer.stop)
+        writer.wait(20)
+        os.rename(plugin, plugin + ".away")
+        os.kill(self.pid_of_server(volume), signal.SIGKILL)
+        found = self.wait_for(lambda: self.health(volume))
+        self.assertEqual(found[0][1], "ServerNotRunning")
+        self.wait_for(lambda: "plugin" in self.health(volume)[0][2])
+        # Nobody waits for what may never come but those that write.
+        text = self.fails(Code.UNAVAILABLE, make_snapshot, self.client, volume, "s")
+        self.assertIn("plugin", text)
+        os.rename(plugin + ".away", plugin)
+        self.wait_for(lambda: not self.health(volume))
+        writer.wait(20)
+        writer.stop()
+        self.assertIsNone(writer.error)
+        make_snapshot(self.client, volume, "s")
+        self.assertIn("volume not served", self.logged())
+        self.assertIn("volume served again", self.logged())
+
+    def test_na_a_host_of_its_own_process(self):
+        self.driver.stop()
+        self.wait_for(lambda: self.pid_of_host() is None)
+        host = subprocess.Popen([parts.CBT, "volume-host", "--state-dir", self.driver.state,
+                                 "--nbdkit-plugin", parts.PLUGIN], stderr=subprocess.DEVNULL)
+        self.addCleanup(host.wait)
+        self.addCleanup(host.terminate)
+        self.driver = self.start("--volume-host", "external")
+        self.client = self.driver.client
+        volume = self.volume("a")
+        self.stage(volume, block())
+        self.publish(volume, block())
+
+        def harm(writer):
+            # A node is upgraded: one after the other.
+            self.driver.stop()
+            writer.wait(20)
+            self.driver = self.start("--volume-host", "external")
+            self.client = self.driver.client
+
+        self.written_while(volume, harm)
+
+
+class Writer:
+    """Writes blocks of the device at `path`, one after the other and each synced, in a thread."""
+
+    def __init__(self, path):
+        self.path = path
+        self.written = {}
+        self.error = None
+        self.stopping = False
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        device = os.open(self.path, os.O_RDWR)
+        try:
+            for number in range(1 << 30):
+                if self.stopping:
+                    break
+                at = number * 37 % (64 * MIB // BLOCK)
+                byte = number % 251 + 1
+                os.pwrite(device, bytes([byte]) * BLOCK, at * BLOCK)
+                os.fsync(device)
+                self.written[at] = byte
+        except OSError as error:
+            self.error = error
+        finally:
+            os.close(device)
+
+    def wait(self, more):
+        """Until so many more have been written."""
+        until = len(self.written) + more
+        late = time.monotonic() + 60
+        while len(self.written) < until:
+            if self.error is not None:
+                raise self.error
+            if time.monotonic() > late:
+                raise AssertionError("no write ends")
+            time.sleep(0.005)
+
+    def stop(self):
+        self.stopping = True
+        self.thread.join(60)
 
 
 if __name__ == "__main__":

@@ -146,6 +146,7 @@ class ServedTest(parts.DriverTest):
                 self.assertIn(failed.code(), (
                     grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED,
                     grpc.StatusCode.ABORTED, grpc.StatusCode.DATA_LOSS), failed.details())
+                parts.delete_lost(client, failed)  # the next one is another
                 failures += 1
                 if failures == TRIES:
                     raise

@@ -3,6 +3,7 @@
 #include "cli/commands/driver.h"
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -14,7 +15,7 @@
 #include "cli/support/status.h"
 
 namespace cbt::cli {
-void AddDriver(CLI::App& app, Command& command, const DriverRunner& runner) {
+void AddDriver(CLI::App& app, Command& command, const DriverPrograms& programs) {
   CLI::App* const sub = app.add_subcommand(
       "driver", "Run a CSI driver of volumes that track their changes, on one node");
   const auto arguments = std::make_shared<DriverArguments>();
@@ -43,8 +44,22 @@ void AddDriver(CLI::App& app, Command& command, const DriverRunner& runner) {
   sub->add_option("--http-endpoint", driver.http_endpoint,
                   "Address of /metrics, /healthz, /livez and /readyz; default: none")
       ->type_name("HOST:PORT");
-  sub->add_option("--nbdkit-plugin", driver.nbdkit_plugin,
-                  "The plugin that serves attached volumes: its name or its path")
+  sub->add_option("--device", driver.device,
+                  "What volumes are attached with: loop devices, which outlive their servers, or "
+                  "the kernel's NBD client, whose devices fail with them")
+      ->type_name("loop|nbd")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, driver::DeviceKind>{
+          {"loop", driver::DeviceKind::kLoop}, {"nbd", driver::DeviceKind::kNbd}}))
+      ->default_str("loop");
+  sub->add_option("--volume-host", arguments->volume_host,
+                  "The process that keeps volumes attached: own starts one that outlives the "
+                  "driver where none runs, external waits for `cbt volume-host`")
+      ->type_name("own|external")
+      ->check(CLI::IsMember({"own", "external"}))
+      ->capture_default_str();
+  sub->add_option("--nbdkit-plugin", arguments->nbdkit_plugin,
+                  "For --volume-host own: the plugin that serves attached volumes, its name or "
+                  "its path")
       ->type_name("NAME|PATH")
       ->capture_default_str();
   AddLogOptions(*sub, arguments->serving,
@@ -53,7 +68,7 @@ void AddDriver(CLI::App& app, Command& command, const DriverRunner& runner) {
   sub->footer(
       "Example: beside the sidecars of Kubernetes, in a Pod\n"
       "  cbt driver --endpoint unix:///csi/csi.sock --node-id worker-1 --state-dir /var/lib/cbt");
-  sub->callback([arguments, &command, runner] {
+  sub->callback([arguments, &command, runner = programs.driver] {
     command = [arguments, runner] { return Report("driver", runner(*arguments)); };
   });
 }

@@ -2,6 +2,8 @@
 #ifndef CBT_CLI_COMMANDS_DRIVER_H_
 #define CBT_CLI_COMMANDS_DRIVER_H_
 
+#include <string>
+
 #include "cli/options/serving.h"
 #include "driver/options.h"
 
@@ -9,7 +11,9 @@ namespace cbt::cli {
 
 struct DriverArguments {
   driver::DriverOptions driver;
-  ServingArguments serving;  // those that concern the process
+  std::string volume_host = "own";
+  std::string nbdkit_plugin = "cbt";  // of a volume host that the driver starts
+  ServingArguments serving;           // those that concern the process
 };
 
 }  // namespace cbt::cli

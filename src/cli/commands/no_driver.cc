@@ -1,20 +1,33 @@
-// Replaces `cbt driver` in a build without gRPC or tracked volumes.
+// Replaces `cbt driver` and `cbt volume-host` in a build without gRPC, libnbd or tracked volumes.
+
+#include <string>
 
 #include "cli/command.h"
 #include "cli/support/status.h"
 
 namespace cbt::cli {
+namespace {
 
-void AddDriver(CLI::App& app, Command& command, const DriverRunner&) {
+void AddMissing(CLI::App& app, Command& command, const std::string& name) {
   CLI::App* const sub =
-      app.add_subcommand("driver", "(not in this build, which has no gRPC or no RapidJSON)");
+      app.add_subcommand(name, "(not in this build, which has no gRPC, no libnbd or no RapidJSON)");
   sub->allow_extras();
-  sub->callback([&command] {
-    command = [] {
-      return Report("driver",
-                    UsageError("not in this build", "it was built without gRPC or RapidJSON"));
+  sub->callback([&command, name] {
+    command = [name] {
+      return Report(
+          name, UsageError("not in this build", "it was built without gRPC, libnbd or RapidJSON"));
     };
   });
+}
+
+}  // namespace
+
+void AddDriver(CLI::App& app, Command& command, const DriverPrograms&) {
+  AddMissing(app, command, "driver");
+}
+
+void AddVolumeHost(CLI::App& app, Command& command, const DriverPrograms&) {
+  AddMissing(app, command, "volume-host");
 }
 
 }  // namespace cbt::cli

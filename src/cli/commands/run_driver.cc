@@ -1,10 +1,13 @@
 // What `cbt-driver` does.
 
 #include <chrono>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "base/file_io.h"
 #include "cbt/ops/log.h"
 #include "cli/command.h"
 #include "cli/commands/driver.h"
@@ -22,6 +25,18 @@ absl::Status RunDriver(const DriverArguments& arguments) {
   if (!log.ok()) return {log.status().code(), "--log-file: " + MessageOf(log.status())};
   driver::DriverOptions options = arguments.driver;
   options.log = log->get();
+  if (arguments.volume_host == "own") {
+    std::error_code error;
+    const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+    if (error) return FileError("/proc/self/exe", error.value());
+    options.volume_host = {self,
+                           "volume-host",
+                           "--background",
+                           "--state-dir",
+                           options.state_folder,
+                           "--nbdkit-plugin",
+                           arguments.nbdkit_plugin};
+  }
   const absl::StatusOr<std::unique_ptr<driver::Driver>> started = driver::Driver::Start(options);
   if (!started.ok()) return started.status();
   driver::Driver& running = **started;

@@ -6,11 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
-#include <span>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,15 +17,15 @@
 #include "base/descriptor.h"
 #include "base/file_io.h"
 #include "cbt/change_map.h"
-#include "driver/node/mounts.h"
-#include "driver/node/program.h"
+#include "driver/node/file_system.h"
+#include "driver/system/mounts.h"
+#include "driver/system/program.h"
+#include "volume/volume_folder.h"
 
 namespace cbt::driver {
 namespace {
 
-constexpr std::chrono::seconds kFormatTime{300};
-constexpr std::string_view kDefaultFileSystem = "ext4";
-constexpr std::array<std::string_view, 4> kFileSystems = {"ext2", "ext3", "ext4", "xfs"};
+constexpr char kDefaultFileSystem[] = "ext4";
 
 absl::Status CheckPath(std::string_view what, const std::string& path) {
   if (path.empty())
@@ -36,37 +35,6 @@ absl::Status CheckPath(std::string_view what, const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat(std::string(what), ": is no absolute path"));
   }
   return absl::OkStatus();
-}
-
-bool IsExt(const std::string& file_system) { return file_system.starts_with("ext"); }
-
-// What the device holds, as blkid names it; empty: nothing that it knows.
-absl::StatusOr<std::string> Probe(const std::string& device) {
-  constexpr int kNothingFound = 2;
-  absl::StatusOr<ProgramResult> result =
-      RunProgram({"blkid", "--probe", "--match-tag", "TYPE", "--output", "value", device});
-  if (!result.ok()) return result.status();
-  if (result->exit_status == kNothingFound) return std::string();
-  if (result->exit_status != 0) {
-    return absl::InternalError(absl::StrCat("blkid: ", device, ": ", result->output));
-  }
-  return result->output.substr(0, result->output.find('\n'));
-}
-
-// Lets a file system that is not mounted have all of its device. Does not need the right to resize
-// mounted ones, which containers seldom have.
-absl::Status GrowExt(const std::string& device) {
-  const absl::StatusOr<ProgramResult> grown = RunProgram({"resize2fs", device}, kFormatTime);
-  if (!grown.ok() || grown->exit_status == 0) return grown.status();
-  // It may want the file system checked first.
-  constexpr int kCorrected = 1;
-  const absl::StatusOr<ProgramResult> checked =
-      RunProgram({"e2fsck", "-f", "-p", device}, kFormatTime);
-  if (!checked.ok()) return checked.status();
-  if (checked->exit_status > kCorrected) {
-    return absl::DataLossError(absl::StrCat("e2fsck: ", device, ": ", checked->output));
-  }
-  return CallProgram({"resize2fs", device}, kFormatTime).status();
 }
 
 // Removes the file or the empty folder of a target.
@@ -90,6 +58,24 @@ bool Differs(const NodeRecord& node, const Usage& usage) {
                          node.mount_options != usage.mount_options);
 }
 
+absl::Status IsForeign(const std::string& path) {
+  return absl::FailedPreconditionError(
+      path + ": something else than the volume is mounted there; unmount it");
+}
+
+// True if `path`, a mount point, shows the device or the file system on it.
+absl::StatusOr<bool> Shows(const std::string& path, const NodeRecord& node,
+                           const AttachedDevice& device) {
+  if (!node.block) {
+    const absl::StatusOr<std::optional<dev_t>> mounted = MountedAt(path);
+    if (!mounted.ok()) return mounted.status();
+    return *mounted == device.number();
+  }
+  struct stat file = {};
+  if (::stat(path.c_str(), &file) != 0) return FileError(path, errno);
+  return S_ISBLK(file.st_mode) && file.st_rdev == device.number();
+}
+
 uint64_t Capped(uint64_t count, uint64_t unit) {
   constexpr uint64_t kMost = uint64_t{1} << 62;  // the contract's numbers are signed
   return unit == 0 || count > kMost / unit ? kMost : count * unit;
@@ -97,34 +83,57 @@ uint64_t Capped(uint64_t count, uint64_t unit) {
 
 }  // namespace
 
-absl::Status CheckFileSystem(const std::string& name) {
-  if (name.empty() ||
-      std::find(kFileSystems.begin(), kFileSystems.end(), name) != kFileSystems.end()) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "fs_type: expected one of ",
-      absl::StrJoin(kFileSystems, ", ",
-                    [](std::string* out, std::string_view one) { out->append(one); })));
-}
-
 struct Node::Locked {
   KeyLocks::Held held;
   Volume volume;
 };
 
-Node::Node(Store& store, const std::string& nbdkit_plugin)
-    : store_(store), attachment_(store.catalog(), nbdkit_plugin) {
+Node::Node(Store& store, NodeOptions options)
+    : store_(store),
+      options_(std::move(options)),
+      host_({.socket = store.catalog().paths().HostSocket(),
+             .program = options_.volume_host,
+             .connected = [this] { ServeAttached(); },
+             .changed = options_.changed}),
+      attachment_(store.catalog().paths(), host_) {
   store_.SetFlush([this](const Volume& volume) { return Flush(volume); });
+}
+
+// Also after the host was started again: it knows nothing then but what it was given back.
+void Node::ServeAttached() {
+  for (const Volume& volume : store_.catalog().AllVolumes()) {
+    if (!volume.node.has_value() || ending_) continue;
+    if (absl::Status served = ServeAgain(volume.id); !served.ok()) {
+      options_.report(volume.id, served);
+    }
+  }
+}
+
+absl::Status Node::ServeAgain(const std::string& id) {
+  constexpr std::chrono::milliseconds kPause{100};
+  for (;;) {
+    const absl::StatusOr<Locked> locked = Lock(id);
+    if (locked.ok()) {
+      const std::optional<NodeRecord>& node = locked->volume.node;
+      return node.has_value() ? attachment_.ServeAgain(id, *node) : absl::OkStatus();
+    }
+    // Another call is at it, and may have failed before there was a host.
+    if (!absl::IsAborted(locked.status()) || ending_) return locked.status();
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+absl::Status Node::CheckVolume(const std::string& id) const {
+  const std::optional<Volume> volume = store_.catalog().FindVolume(id);
+  return volume.has_value() && !volume->record.removed ? absl::OkStatus()
+                                                       : store_.catalog().Absent(id);
 }
 
 absl::StatusOr<Node::Locked> Node::Lock(const std::string& id) {
   absl::StatusOr<KeyLocks::Held> held = store_.LockVolume(id);
   if (!held.ok()) return held.status();
   std::optional<Volume> volume = store_.catalog().FindVolume(id);
-  if (!volume.has_value() || volume->record.removed) {
-    return absl::NotFoundError("there is no volume " + id);
-  }
+  if (!volume.has_value() || volume->record.removed) return store_.catalog().Absent(id);
   return Locked{.held = *std::move(held), .volume = *std::move(volume)};
 }
 
@@ -142,7 +151,7 @@ absl::Status Node::Stage(const std::string& id, const std::string& staging, cons
       return absl::AlreadyExistsError("the volume is staged there in another way");
     }
   } else {
-    absl::StatusOr<std::string> nbd = Attachment::Choose();
+    absl::StatusOr<std::string> nbd = Attachment::Choose(options_.device);
     if (!nbd.ok()) return nbd.status();
     node = NodeRecord{.staging_path = staging,
                       .block = usage.block,
@@ -154,59 +163,100 @@ absl::Status Node::Stage(const std::string& id, const std::string& staging, cons
     if (absl::Status kept = store_.SetNode(id, node); !kept.ok()) return kept;
   }
   if (absl::Status released = store_.ReleaseVolume(id); !released.ok()) return released;
-  if (!node->block) {
-    // A mount above a device that was replaced is of no use.
-    const absl::StatusOr<bool> mounted = IsMounted(staging);
-    if (!mounted.ok()) return mounted.status();
-    if (*mounted && !attachment_.DeviceOf(id, *node).ok()) {
-      if (absl::Status gone = UnmountLazily(staging); !gone.ok()) return gone;
-    }
+  if (absl::Status dropped = DropDeadMounts(id, *node); !dropped.ok()) return dropped;
+  if (node->block && !node->read_only) {
+    // From here on anybody can write to it.
+    if (absl::Status used = store_.SetContent(id, Content::kUsed); !used.ok()) return used;
   }
-  const absl::StatusOr<std::string> device = attachment_.Attach(id, *node);
+  const std::string chosen = node->nbd_device;
+  const absl::StatusOr<AttachedDevice> device = attachment_.Attach(id, *node);
+  if (node->nbd_device != chosen) {
+    if (absl::Status kept = store_.SetNode(id, node); !kept.ok()) return kept;
+  }
   if (!device.ok()) return device.status();
-  return node->block ? absl::OkStatus() : MountFileSystem(id, *node, *device);
+  return node->block ? absl::OkStatus() : MountFileSystem(locked->volume, *node, *device);
 }
 
-// A file system whose making was interrupted is made again: the file FORMATTING exists meanwhile.
-absl::Status Node::MakeFileSystem(const std::string& id, const NodeRecord& node,
-                                  const std::string& device) const {
-  const std::string mark = store_.catalog().FolderOf(id) + "/FORMATTING";
-  const absl::StatusOr<std::string> found = Probe(device);
-  if (!found.ok()) return found.status();
-  if (::access(mark.c_str(), F_OK) != 0 && !found->empty()) {
-    if (*found == node.file_system) return absl::OkStatus();
-    return absl::FailedPreconditionError(
-        absl::StrCat("the volume holds ", *found, ", not ", node.file_system));
+// Attach() makes a device above a dead server anew, perhaps under another number. What still shows
+// the old one is of no use, and would show another volume once its number is given away.
+absl::Status Node::DropDeadMounts(const std::string& id, const NodeRecord& node) const {
+  const absl::StatusOr<bool> alive = attachment_.IsAlive(id);
+  if (!alive.ok()) return alive.status();
+  const absl::StatusOr<std::vector<AttachedDevice>> devices = attachment_.DevicesOf(id);
+  if (!devices.ok()) return devices.status();
+  if (*alive && !devices->empty()) return absl::OkStatus();
+  if (node.block) {
+    for (const Target& target : node.targets) {
+      const absl::StatusOr<bool> mounted = IsMounted(target.path);
+      if (!mounted.ok()) return mounted.status();
+      if (*mounted) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("the volume's device has ended, and ", target.path,
+                         " shows it still; unpublish the volume there before it is staged again"));
+      }
+    }
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<std::optional<dev_t>> mounted = MountedAt(node.staging_path);
+  if (!mounted.ok()) return mounted.status();
+  if (!mounted->has_value()) return absl::OkStatus();
+  const bool ours =
+      IsDeviceGone(**mounted) ||
+      std::any_of(devices->begin(), devices->end(), [&mounted](const AttachedDevice& device) {
+        return device.number() == **mounted;
+      });
+  return ours ? UnmountLazily(node.staging_path) : IsForeign(node.staging_path);
+}
+
+// A file system is made only on a volume that cannot have been written to: its record says so, and
+// every byte is zero. What mkfs itself has written is not the record's kBlank any more, so a mkfs
+// that failed or was killed is done again only until the volume is handed out.
+absl::Status Node::ProvideFileSystem(const Volume& volume, const NodeRecord& node,
+                                     const AttachedDevice& device) const {
+  const std::string data = store_.catalog().VolumeFolder(volume.id) + "/" + volume::kDataName;
+  bool may_make = volume.record.content == Content::kFormatting;
+  if (volume.record.content == Content::kBlank) {
+    const absl::StatusOr<bool> has_data = HasData(data);
+    if (!has_data.ok()) return has_data.status();
+    may_make = !*has_data;
+  }
+  if (!may_make) {
+    if (absl::Status used = store_.SetContent(volume.id, Content::kUsed); !used.ok()) return used;
+    return CheckHolds(device.path(), node.file_system);
   }
   if (node.read_only) {
     return absl::FailedPreconditionError("the volume has no file system, and is read-only");
   }
-  const std::array<std::span<const uint8_t>, 0> nothing = {};
-  if (absl::Status marked = WriteFileAtomically(mark, nothing, /*sync=*/true); !marked.ok()) {
-    return marked;
+  if (device.IsUsedAlone()) {  // perhaps by the mkfs of a driver that was killed
+    return absl::FailedPreconditionError(device.path() + ": is in use, so no file system is made");
   }
-  // Without discarding first: that would count as a change of the whole volume.
-  std::vector<std::string> command = {"mkfs." + node.file_system, "-q"};
-  const std::vector<std::string> options = IsExt(node.file_system)
-                                               ? std::vector<std::string>{"-F", "-E", "nodiscard"}
-                                               : std::vector<std::string>{"-f", "-K"};
-  command.insert(command.end(), options.begin(), options.end());
-  command.push_back(device);
-  const absl::StatusOr<std::string> made = CallProgram(command, kFormatTime);
-  if (!made.ok()) return made.status();
-  if (absl::Status flushed = FlushDevice(device); !flushed.ok()) return flushed;
-  if (::unlink(mark.c_str()) != 0) return FileError(mark, errno);
-  return SyncFolder(store_.catalog().FolderOf(id));
+  if (absl::Status begun = store_.SetContent(volume.id, Content::kFormatting); !begun.ok()) {
+    return begun;
+  }
+  if (absl::Status made = MakeFileSystemOn(device.path(), node.file_system); !made.ok()) {
+    // It may have written nothing: what is there later is somebody else's then.
+    const absl::StatusOr<bool> begun = HasData(data);
+    if (device.Flush().ok() && begun.ok() && !*begun) {
+      store_.SetContent(volume.id, Content::kBlank).IgnoreError();
+    }
+    return made;
+  }
+  if (absl::Status flushed = device.Flush(); !flushed.ok()) return flushed;
+  return store_.SetContent(volume.id, Content::kUsed);
 }
 
-absl::Status Node::MountFileSystem(const std::string& id, const NodeRecord& node,
-                                   const std::string& device) const {
-  const absl::StatusOr<bool> mounted = IsMounted(node.staging_path);
+absl::Status Node::MountFileSystem(const Volume& volume, const NodeRecord& node,
+                                   const AttachedDevice& device) const {
+  const absl::StatusOr<std::optional<dev_t>> mounted = MountedAt(node.staging_path);
   if (!mounted.ok()) return mounted.status();
-  if (!*mounted) {
-    if (absl::Status made = MakeFileSystem(id, node, device); !made.ok()) return made;
-    if (IsExt(node.file_system) && !node.read_only) {
-      if (absl::Status grown = GrowExt(device); !grown.ok()) return grown;
+  if (mounted->has_value()) {
+    if (**mounted != device.number()) return IsForeign(node.staging_path);
+  } else {
+    if (absl::Status there = ProvideFileSystem(volume, node, device); !there.ok()) return there;
+    if (!node.read_only) {
+      if (absl::Status grown = GrowUnmounted(device.path(), node.file_system); !grown.ok()) {
+        return grown;
+      }
     }
     if (absl::Status made = MakeFolder(node.staging_path, /*sync=*/false); !made.ok()) return made;
     std::vector<std::string> options = node.mount_options;
@@ -214,13 +264,12 @@ absl::Status Node::MountFileSystem(const std::string& id, const NodeRecord& node
     // A restored volume has the identity of its source, which may be mounted too.
     if (node.file_system == "xfs") options.emplace_back("nouuid");
     const absl::StatusOr<std::string> done =
-        CallProgram({"mount", "-t", node.file_system, "-o", absl::StrJoin(options, ","), device,
-                     node.staging_path});
+        CallProgram({"mount", "-t", node.file_system, "-o", absl::StrJoin(options, ","),
+                     device.path(), node.staging_path});
     if (!done.ok()) return done.status();
   }
   // A volume may be larger than the one that its file system was made for.
-  if (node.read_only || IsExt(node.file_system)) return absl::OkStatus();
-  return CallProgram({"xfs_growfs", node.staging_path}, kFormatTime).status();
+  return node.read_only ? absl::OkStatus() : GrowMounted(node.staging_path, node.file_system);
 }
 
 absl::Status Node::Unstage(const std::string& id, const std::string& staging) {
@@ -234,10 +283,11 @@ absl::Status Node::Unstage(const std::string& id, const std::string& staging) {
     return absl::FailedPreconditionError("the volume is published at " +
                                          node->targets.front().path);
   }
+  if (absl::Status server = attachment_.CheckServer(id); !server.ok()) return server;
   if (!node->block) {
     if (absl::Status unmounted = Unmount(staging); !unmounted.ok()) return unmounted;
   }
-  if (absl::Status detached = attachment_.Detach(id, *node); !detached.ok()) return detached;
+  if (absl::Status detached = attachment_.Detach(id); !detached.ok()) return detached;
   return store_.SetNode(id, std::nullopt);
 }
 
@@ -255,8 +305,20 @@ absl::Status Node::Publish(const std::string& id, const std::string& staging,
     return absl::InvalidArgumentError("volume_capability: the volume is staged in another mode");
   }
   read_only |= usage.read_only;
-  const absl::StatusOr<std::string> device = attachment_.DeviceOf(id, node);
-  if (!device.ok()) return absl::FailedPreconditionError(device.status().message());
+  const absl::StatusOr<AttachedDevice> device = attachment_.DeviceOf(id);
+  if (absl::IsNotFound(device.status())) {
+    return absl::FailedPreconditionError(device.status().message());
+  }
+  if (!device.ok()) return device.status();
+  if (!node.block) {
+    // What is below the mount point is the node's own disk.
+    const absl::StatusOr<bool> staged = Shows(node.staging_path, node, *device);
+    if (!staged.ok()) return staged.status();
+    if (!*staged) {
+      return absl::FailedPreconditionError(node.staging_path +
+                                           ": the volume is not mounted there; stage it again");
+    }
+  }
   const auto known = std::find_if(node.targets.begin(), node.targets.end(),
                                   [&target](const Target& one) { return one.path == target; });
   if (known != node.targets.end()) {
@@ -273,9 +335,13 @@ absl::Status Node::Publish(const std::string& id, const std::string& staging,
   }
   const absl::StatusOr<bool> mounted = IsMounted(target);
   if (!mounted.ok()) return mounted.status();
-  if (*mounted) return absl::OkStatus();
+  if (*mounted) {
+    const absl::StatusOr<bool> ours = Shows(target, node, *device);
+    if (!ours.ok()) return ours.status();
+    return *ours ? absl::OkStatus() : IsForeign(target);
+  }
   if (absl::Status made = MakeTarget(target, node.block); !made.ok()) return made;
-  return BindMount(node.block ? *device : node.staging_path, target, read_only);
+  return BindMount(node.block ? device->path() : node.staging_path, target, read_only);
 }
 
 absl::Status Node::Unpublish(const std::string& id, const std::string& target) {
@@ -295,17 +361,27 @@ absl::Status Node::Unpublish(const std::string& id, const std::string& target) {
 }
 
 absl::StatusOr<VolumeStats> Node::Stats(const std::string& id, const std::string& path) const {
+  if (absl::Status known = CheckVolume(id); !known.ok()) return known;
   const std::optional<Volume> volume = store_.catalog().FindVolume(id);
-  if (!volume.has_value() || volume->record.removed) {
-    return absl::NotFoundError("there is no volume " + id);
-  }
-  const bool there = volume->node.has_value() &&
-                     (volume->node->staging_path == path ||
-                      std::any_of(volume->node->targets.begin(), volume->node->targets.end(),
-                                  [&path](const Target& target) { return target.path == path; }));
-  if (!there) return absl::NotFoundError("the volume is not at " + path);
+  if (!volume.has_value()) return store_.catalog().Absent(id);
+  const absl::Status elsewhere = absl::NotFoundError("the volume is not at " + path);
+  if (!volume->node.has_value() || !path.starts_with('/')) return elsewhere;
+  const NodeRecord& node = *volume->node;
   VolumeStats stats = {.total_bytes = volume->record.capacity};
-  if (volume->node->block) return stats;
+  if (node.block && path == node.staging_path) return stats;  // nothing is mounted there
+  const absl::StatusOr<AttachedDevice> device = attachment_.DeviceOf(id);
+  if (!device.ok()) return device.status();
+  // A kubelet asks at paths of its own too: of a device that it bound again, of a subpath.
+  struct stat file = {};
+  if (::stat(path.c_str(), &file) != 0) {
+    return errno == ENOENT || errno == ENOTDIR ? elsewhere : FileError(path, errno);
+  }
+  if (node.block) {
+    return S_ISBLK(file.st_mode) && file.st_rdev == device->number()
+               ? absl::StatusOr<VolumeStats>(stats)
+               : elsewhere;
+  }
+  if (file.st_dev != device->number()) return elsewhere;
   struct statvfs disk = {};
   if (::statvfs(path.c_str(), &disk) != 0) return FileError(path, errno);
   stats.total_bytes = Capped(disk.f_blocks, disk.f_frsize);
@@ -323,27 +399,42 @@ absl::StatusOr<uint64_t> Node::Expand(const std::string& id, const std::string& 
   if (!locked.ok()) return locked.status();
   const std::optional<NodeRecord>& node = locked->volume.node;
   if (!node.has_value()) return absl::NotFoundError("the volume is not at " + path);
-  const absl::StatusOr<std::string> device = attachment_.DeviceOf(id, *node);
+  const absl::StatusOr<AttachedDevice> device = attachment_.DeviceOf(id);
   if (!device.ok()) return device.status();
   if (!node->block) {
-    if (absl::Status grown = MountFileSystem(id, *node, *device); !grown.ok()) return grown;
+    if (absl::Status grown = MountFileSystem(locked->volume, *node, *device); !grown.ok())
+      return grown;
   }
   return locked->volume.record.capacity;
 }
 
 absl::Status Node::Flush(const Volume& volume) const {
-  const absl::StatusOr<std::string> device = attachment_.DeviceOf(volume.id, *volume.node);
-  if (!device.ok()) return absl::OkStatus();  // nothing can be held back
-  if (!volume.node->block) {
-    const absl::StatusOr<bool> mounted = IsMounted(volume.node->staging_path);
-    if (!mounted.ok()) return mounted.status();
-    if (*mounted) {
-      if (absl::Status flushed = FlushFileSystem(volume.node->staging_path); !flushed.ok()) {
-        return flushed;
+  if (absl::Status server = attachment_.CheckServer(volume.id); !server.ok()) return server;
+  const absl::StatusOr<std::vector<AttachedDevice>> devices = attachment_.DevicesOf(volume.id);
+  if (!devices.ok()) return devices.status();
+  if (devices->empty()) {
+    const absl::StatusOr<bool> served = attachment_.IsServed(volume.id);
+    if (!served.ok()) return served.status();
+    // Without a server, nothing that a device holds back can reach the volume any more.
+    if (!*served) return absl::OkStatus();
+    return absl::UnavailableError(
+        "the volume is served, but no device of this node is provably its own: what one holds back "
+        "would be missing; stage the volume again");
+  }
+  for (const AttachedDevice& device : *devices) {
+    if (!volume.node->block) {
+      const absl::StatusOr<bool> flushed = FlushFileSystemOf(device.number());
+      if (!flushed.ok()) return flushed.status();
+      if (!*flushed && device.IsUsedAlone()) {
+        return absl::UnavailableError(
+            device.path() +
+            ": its file system is mounted where the driver can't reach it: what it "
+            "holds back would be missing; unmount it, or stage the volume again");
       }
     }
+    if (absl::Status flushed = device.Flush(); !flushed.ok()) return flushed;
   }
-  return FlushDevice(*device);
+  return absl::OkStatus();
 }
 
 }  // namespace cbt::driver

@@ -2,7 +2,9 @@
 #ifndef CBT_DRIVER_NODE_NODE_H_
 #define CBT_DRIVER_NODE_NODE_H_
 
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,9 +25,6 @@ struct Usage {
   bool single_target = false;  // SINGLE_NODE_SINGLE_WRITER
 };
 
-// OK for a file system that a volume can get; empty is one of them. Errors: INVALID_ARGUMENT.
-absl::Status CheckFileSystem(const std::string& name);
-
 struct VolumeStats {
   uint64_t total_bytes = 0;
   uint64_t used_bytes = 0;
@@ -37,18 +36,33 @@ struct VolumeStats {
   uint64_t available_inodes = 0;
 };
 
+struct NodeOptions {
+  DeviceKind device = DeviceKind::kLoop;
+  std::vector<std::string> volume_host = {};  // see HostClientOptions::program
+  // Receives changes of the health of a volume, from a thread of the object's.
+  std::function<void(const std::string& id, const VolumeHealth& health)> changed;
+  // Receives what went wrong with a volume that no caller asked about.
+  std::function<void(const std::string& id, const absl::Status& why)> report;
+};
+
 // Thread safe. Calls that meet another one for the same volume fail with ABORTED. All can be
 // repeated after any error, and after the driver was killed; paths are absolute.
 class Node {
  public:
   // `store` must outlive the object.
-  Node(Store& store, const std::string& nbdkit_plugin);
+  Node(Store& store, NodeOptions options);
+  // Connects to the volume host, and has it serve what is attached. Call once, before all others.
+  void Start() { host_.Start(); }
+  ~Node() { ending_ = true; }
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
 
   // Errors of all: NOT_FOUND without the volume; INVALID_ARGUMENT for a path.
 
-  // Attaches the volume, and unless it is used as a device, makes a file system if it has none and
-  // mounts it at `staging`.
-  // Errors: FAILED_PRECONDITION if it is staged elsewhere, or the node lacks what that needs;
+  // Attaches the volume, and unless it is used as a device, mounts its file system at `staging`. A
+  // volume that was never written to gets one.
+  // Errors: FAILED_PRECONDITION if it is staged elsewhere, holds something else than that file
+  //         system, or the node lacks what that needs;
   //         ALREADY_EXISTS if it is staged in another way.
   absl::Status Stage(const std::string& id, const std::string& staging, const Usage& usage);
   // Errors: FAILED_PRECONDITION while it is published or in use.
@@ -62,7 +76,8 @@ class Node {
   // OK if it is not published there.
   absl::Status Unpublish(const std::string& id, const std::string& target);
 
-  // `path`: where it is staged or published. Errors: NOT_FOUND if it is not there.
+  // `path`: where it is staged or published, or another one that leads to its device or into its
+  // file system. Errors: NOT_FOUND if it is not there.
   absl::StatusOr<VolumeStats> Stats(const std::string& id, const std::string& path) const;
   // Lets the file system have all of the volume. Returns the volume's capacity.
   absl::StatusOr<uint64_t> Expand(const std::string& id, const std::string& path);
@@ -70,15 +85,25 @@ class Node {
   // Everything written to an attached volume is in it afterwards.
   absl::Status Flush(const Volume& volume) const;
 
+  // Errors: NOT_FOUND.
+  absl::Status CheckVolume(const std::string& id) const;
+  const HostClient& host() const noexcept { return host_; }
+
  private:
   struct Locked;
   absl::StatusOr<Locked> Lock(const std::string& id);
-  absl::Status MountFileSystem(const std::string& id, const NodeRecord& node,
-                               const std::string& device) const;
-  absl::Status MakeFileSystem(const std::string& id, const NodeRecord& node,
-                              const std::string& device) const;
+  void ServeAttached();
+  absl::Status ServeAgain(const std::string& id);
+  absl::Status DropDeadMounts(const std::string& id, const NodeRecord& node) const;
+  absl::Status MountFileSystem(const Volume& volume, const NodeRecord& node,
+                               const AttachedDevice& device) const;
+  absl::Status ProvideFileSystem(const Volume& volume, const NodeRecord& node,
+                                 const AttachedDevice& device) const;
 
   Store& store_;
+  const NodeOptions options_;
+  std::atomic<bool> ending_ = false;
+  HostClient host_;
   const Attachment attachment_;
 };
 

@@ -23,16 +23,9 @@ constexpr std::string_view kVolumePrefix = "vol-";
 constexpr std::string_view kSnapshotPrefix = "snap-";
 constexpr size_t kRandomBytes = 12;
 constexpr uint64_t kMaxRecordBytes = 1 << 20;
-
-// Never reused: with 96 random bits, two of a billion ids are equal with a chance of 1 in 10^11.
-absl::StatusOr<std::string> RandomId(std::string_view prefix) {
-  std::array<char, kRandomBytes> bytes;
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    return absl::UnavailableError("no random numbers for an id");
-  }
-  return absl::StrCat(AbslView(prefix),
-                      absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size())));
-}
+constexpr char kRecord[] = "RECORD";
+constexpr char kMaking[] = "MAKING";
+constexpr char kRemoved[] = "REMOVED";
 
 bool IsId(std::string_view id, std::string_view prefix) {
   return id.size() == prefix.size() + 2 * kRandomBytes && id.starts_with(prefix) &&
@@ -51,11 +44,33 @@ bool IsDamage(const absl::Status& status) {
          absl::IsUnimplemented(status);
 }
 
+// Whether a folder without a record may be removed. That the record is missing is not enough: it
+// may have been lost, and then the data of a volume is all that is left of it.
+absl::StatusOr<bool> IsLeftover(const Folder& folder) {
+  for (const char* const mark : {kMaking, kRemoved}) {
+    const absl::StatusOr<bool> marked = folder.Has(mark);
+    if (!marked.ok() || *marked) return marked;
+  }
+  const absl::StatusOr<bool> has_data = folder.Has("volume");
+  if (!has_data.ok()) return has_data;
+  return !*has_data;
+}
+
 absl::StatusOr<std::vector<uint8_t>> ReadRecord(const Folder& folder, const std::string& file) {
   return folder.Read(file, kMaxRecordBytes);
 }
 
 }  // namespace
+
+// Never reused: with 96 random bits, two of a billion ids are equal with a chance of 1 in 10^11.
+absl::StatusOr<std::string> RandomId(std::string_view prefix) {
+  std::array<char, kRandomBytes> bytes;
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    return absl::UnavailableError("no random numbers for an id");
+  }
+  return absl::StrCat(AbslView(prefix),
+                      absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size())));
+}
 
 bool IsVolumeId(std::string_view id) { return IsId(id, kVolumePrefix); }
 bool IsSnapshotId(std::string_view id) { return IsId(id, kSnapshotPrefix); }
@@ -91,6 +106,7 @@ absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(
     if (loaded.ok()) continue;
     // Of a volume that can't be read now, a second one of the same name could be made.
     if (!IsDamage(loaded)) return loaded;
+    catalog->LeaveAlone(id, loaded);
     damaged(id, loaded);
   }
   return catalog;
@@ -99,14 +115,28 @@ absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(
 absl::Status Catalog::Load(const std::string& id) {
   absl::StatusOr<Folder> folder = Folder::Open(FolderOf(id));
   if (!folder.ok()) return folder.status();
-  const absl::StatusOr<bool> recorded = folder->Has("RECORD");
+  const absl::StatusOr<bool> recorded = folder->Has(kRecord);
   if (!recorded.ok()) return recorded.status();
-  if (!*recorded) return absl::OkStatus();
-  const absl::StatusOr<std::vector<uint8_t>> bytes = ReadRecord(*folder, "RECORD");
+  if (!*recorded) {
+    const absl::StatusOr<bool> leftover = IsLeftover(*folder);
+    if (!leftover.ok()) return leftover.status();
+    if (*leftover) return absl::OkStatus();
+    return absl::DataLossError(absl::StrCat(folder->Shown(kRecord),
+                                            ": is missing beside a volume, which is left alone; if "
+                                            "it is not needed, remove its folder"));
+  }
+  const absl::StatusOr<std::vector<uint8_t>> bytes = ReadRecord(*folder, kRecord);
   if (!bytes.ok()) return bytes.status();
-  absl::StatusOr<VolumeRecord> record = DecodeVolume(*bytes, folder->Shown("RECORD"));
+  absl::StatusOr<VolumeRecord> record = DecodeVolume(*bytes, folder->Shown(kRecord));
   if (!record.ok()) return record.status();
   Volume volume{.id = id, .record = *std::move(record)};
+  const absl::StatusOr<bool> making = folder->Has(kMaking);
+  if (!making.ok()) return making.status();
+  if (*making && volume.record.source.kind == ContentSource::Kind::kVolume) {
+    volume.claimed = false;
+  } else if (*making) {
+    folder->Remove(kMaking);  // a driver was killed just after it had written the record
+  }
   const absl::StatusOr<bool> attached = folder->Has("NODE");
   if (!attached.ok()) return attached.status();
   if (*attached) {
@@ -116,33 +146,74 @@ absl::Status Catalog::Load(const std::string& id) {
     if (!decoded.ok()) return decoded.status();
     volume.node = *std::move(decoded);
   }
+  // All or nothing: a snapshot that is not known would be deleted with its volume.
+  absl::StatusOr<std::vector<Snapshot>> snapshots = ReadSnapshots(id);
+  if (!snapshots.ok()) {
+    if (!volume.record.removed) {
+      names_left_alone_[volume.record.name] = std::string(snapshots.status().message());
+    }
+    return snapshots.status();
+  }
+  volume.snapshots = snapshots->size();
+  for (Snapshot& snapshot : *snapshots) Index(std::move(snapshot));
   provisioned_ += volume.record.capacity;
   if (!volume.record.removed) volume_names_[volume.record.name] = id;
   volumes_[id] = std::move(volume);
-  return LoadNames(id);
+  return absl::OkStatus();
 }
 
-absl::Status Catalog::LoadNames(const std::string& id) {
+absl::StatusOr<std::vector<Snapshot>> Catalog::ReadSnapshots(const std::string& id) const {
   absl::StatusOr<Folder> folder = Folder::Open(FolderOf(id) + "/names");
   if (!folder.ok()) return folder.status();
   const absl::StatusOr<std::vector<std::string>> files = folder->List();
   if (!files.ok()) return files.status();
+  std::vector<Snapshot> snapshots;
   for (const std::string& file : *files) {
     if (!IsSnapshotId(file)) continue;
     const absl::StatusOr<std::vector<uint8_t>> bytes = ReadRecord(*folder, file);
     if (!bytes.ok()) return bytes.status();
-    absl::StatusOr<std::string> name = DecodeSnapshotName(*bytes, folder->Shown(file));
-    if (!name.ok()) return name.status();
-    snapshot_names_[*name] = file;
-    snapshots_[file] = {.id = file, .volume_id = id, .name = *std::move(name)};
-    snapshots_of_[id].insert(file);
-    ++volumes_[id].snapshots;
+    absl::StatusOr<SnapshotRecord> record = DecodeSnapshot(*bytes, folder->Shown(file));
+    if (!record.ok()) return record.status();
+    const SnapshotState state =
+        record->cut.has_value() ? SnapshotState::kTaken : SnapshotState::kReserved;
+    snapshots.push_back(
+        {.id = file, .volume_id = id, .record = *std::move(record), .state = state});
   }
-  return absl::OkStatus();
+  return snapshots;
 }
 
-std::string Catalog::FolderOf(std::string_view id) const {
-  return absl::StrCat(volumes_folder_, "/", AbslView(id));
+void Catalog::LeaveAlone(const std::string& id, const absl::Status& why) {
+  left_alone_[id] = std::string(why.message());
+  const absl::StatusOr<Folder> folder = Folder::Open(FolderOf(id) + "/names");
+  if (!folder.ok()) return;
+  const absl::StatusOr<std::vector<std::string>> files = folder->List();
+  if (!files.ok()) return;
+  for (const std::string& file : *files) {
+    if (IsSnapshotId(file)) left_alone_[file] = std::string(why.message());
+  }
+}
+
+absl::Status Catalog::Absent(std::string_view id) const {
+  const auto found = left_alone_.find(id);
+  if (found != left_alone_.end()) return absl::DataLossError(found->second);
+  return absl::NotFoundError(
+      absl::StrCat("there is no ", IsSnapshotId(id) ? "snapshot " : "volume ", AbslView(id)));
+}
+
+absl::Status Catalog::AbsentByName(const std::string& name) const {
+  const auto found = names_left_alone_.find(name);
+  return found == names_left_alone_.end() ? absl::NotFoundError("there is no volume of this name")
+                                          : absl::DataLossError(found->second);
+}
+
+// Requires: mutex_, or no other thread.
+void Catalog::Index(Snapshot snapshot) {
+  // A reservation that failed while it was synced may have left a second one of the name.
+  const auto [named, added] = snapshot_names_.try_emplace(snapshot.record.name, snapshot.id);
+  if (!added && !snapshots_.at(named->second).record.cut.has_value()) named->second = snapshot.id;
+  snapshots_of_[snapshot.volume_id].insert(snapshot.id);
+  std::string id = snapshot.id;
+  snapshots_.insert_or_assign(std::move(id), std::move(snapshot));
 }
 
 std::string Catalog::NameFile(const std::string& volume_id, const std::string& id) const {
@@ -184,7 +255,7 @@ Page<Volume> Catalog::ListVolumes(std::string_view after, size_t most) const {
   const std::lock_guard lock(mutex_);
   Page<Volume> page;
   for (auto at = volumes_.upper_bound(after); at != volumes_.end(); ++at) {
-    if (at->second.record.removed) continue;
+    if (at->second.record.removed || !at->second.claimed) continue;
     if (most > 0 && page.entries.size() == most) {
       page.more = true;
       break;
@@ -200,7 +271,9 @@ Page<Snapshot> Catalog::ListSnapshots(std::string_view after, size_t most,
   Page<Snapshot> page;
   // False at the end of the page.
   const auto add = [&](const Snapshot& snapshot) {
-    if (!snapshot.info.has_value()) return true;
+    if (snapshot.state == SnapshotState::kReserved || snapshot.state == SnapshotState::kLost) {
+      return true;
+    }
     page.more = most > 0 && page.entries.size() == most;
     if (!page.more) page.entries.push_back(snapshot);
     return !page.more;
@@ -226,11 +299,13 @@ std::vector<Volume> Catalog::AllVolumes() const {
   return all;
 }
 
-std::vector<std::string> Catalog::SnapshotsOf(std::string_view volume_id) const {
+std::vector<Snapshot> Catalog::SnapshotsOf(std::string_view volume_id) const {
   const std::lock_guard lock(mutex_);
   const auto found = snapshots_of_.find(volume_id);
-  if (found == snapshots_of_.end()) return {};
-  return {found->second.begin(), found->second.end()};
+  std::vector<Snapshot> all;
+  if (found == snapshots_of_.end()) return all;
+  for (const std::string& id : found->second) all.push_back(snapshots_.at(id));
+  return all;
 }
 
 uint64_t Catalog::provisioned() const {
@@ -241,30 +316,45 @@ uint64_t Catalog::provisioned() const {
 absl::StatusOr<std::string> Catalog::NewVolume() {
   absl::StatusOr<std::string> id = RandomId(kVolumePrefix);
   if (!id.ok()) return id;
-  if (absl::Status ours = claim_->Check(); !ours.ok()) return ours;
-  for (const std::string& folder : {FolderOf(*id), FolderOf(*id) + "/names"}) {
-    if (absl::Status made = MakeFolder(folder, /*sync=*/true); !made.ok()) {
-      ::rmdir((FolderOf(*id) + "/names").c_str());
-      ::rmdir(FolderOf(*id).c_str());
-      return made;
-    }
-  }
-  return id;
+  const std::string folder = FolderOf(*id);
+  absl::Status made = claim_->Check();
+  if (!made.ok()) return made;
+  made = MakeFolder(folder, /*sync=*/true);
+  if (made.ok()) made = Write(folder + "/" + kMaking, {});
+  if (made.ok()) made = MakeFolder(folder + "/names", /*sync=*/true);
+  if (made.ok()) return id;
+  ::rmdir((folder + "/names").c_str());
+  ::unlink((folder + "/" + kMaking).c_str());
+  ::rmdir(folder.c_str());
+  return made;
 }
 
-absl::Status Catalog::AddVolume(const std::string& id, const VolumeRecord& record) {
-  if (absl::Status written = Write(FolderOf(id) + "/RECORD", EncodeVolume(record)); !written.ok()) {
+absl::Status Catalog::AddVolume(const std::string& id, const VolumeRecord& record, bool claimed) {
+  const std::string path = FolderOf(id) + "/" + kRecord;
+  absl::Status written = Write(path, EncodeVolume(record));
+  if (written.ok() && claimed) written = RemoveFile(FolderOf(id) + "/" + kMaking);
+  if (!written.ok()) {
+    ::unlink(path.c_str());  // it may be there nevertheless
     return written;
   }
   const std::lock_guard lock(mutex_);
-  volumes_[id] = {.id = id, .record = record};
+  volumes_[id] = {.id = id, .record = record, .claimed = claimed};
   volume_names_[record.name] = id;
   provisioned_ += record.capacity;
   return absl::OkStatus();
 }
 
+absl::Status Catalog::ClaimVolume(const std::string& id) {
+  if (absl::Status ours = claim_->Check(); !ours.ok()) return ours;
+  if (absl::Status gone = RemoveFile(FolderOf(id) + "/" + kMaking); !gone.ok()) return gone;
+  const std::lock_guard lock(mutex_);
+  volumes_.at(id).claimed = true;
+  return absl::OkStatus();
+}
+
 absl::Status Catalog::ChangeVolume(const std::string& id, const VolumeRecord& record) {
-  if (absl::Status written = Write(FolderOf(id) + "/RECORD", EncodeVolume(record)); !written.ok()) {
+  if (absl::Status written = Write(FolderOf(id) + "/" + kRecord, EncodeVolume(record));
+      !written.ok()) {
     return written;
   }
   const std::lock_guard lock(mutex_);
@@ -277,14 +367,19 @@ absl::Status Catalog::ChangeVolume(const std::string& id, const VolumeRecord& re
 
 absl::Status Catalog::DropVolume(const std::string& id) {
   if (absl::Status ours = claim_->Check(); !ours.ok()) return ours;
-  if (absl::Status removed = RemoveFile(FolderOf(id) + "/RECORD"); !removed.ok()) return removed;
+  // A full disk has room for another name of the record.
+  const std::string path = FolderOf(id) + "/" + kRecord;
+  if (::rename(path.c_str(), (FolderOf(id) + "/" + kRemoved).c_str()) != 0 && errno != ENOENT) {
+    return FileError(path, errno);
+  }
+  if (absl::Status synced = SyncFolder(FolderOf(id)); !synced.ok()) return synced;
   const std::lock_guard lock(mutex_);
   const auto found = volumes_.find(id);
   provisioned_ -= found->second.record.capacity;
   if (!found->second.record.removed) volume_names_.erase(found->second.record.name);
   volumes_.erase(found);
   for (const std::string& snapshot : snapshots_of_[id]) {
-    snapshot_names_.erase(snapshots_.at(snapshot).name);
+    snapshot_names_.erase(snapshots_.at(snapshot).record.name);
     snapshots_.erase(snapshot);
   }
   snapshots_of_.erase(id);
@@ -298,11 +393,15 @@ absl::StatusOr<std::vector<std::string>> Catalog::Leftovers() const {
   if (!names.ok()) return names.status();
   std::vector<std::string> left;
   for (const std::string& id : *names) {
-    if (!IsVolumeId(id)) continue;
-    struct stat record = {};
-    if (::lstat((FolderOf(id) + "/RECORD").c_str(), &record) != 0 && errno == ENOENT) {
-      left.push_back(id);
-    }
+    if (!IsVolumeId(id) || FindVolume(id).has_value()) continue;
+    const absl::StatusOr<Folder> of_volume = Folder::Open(FolderOf(id));
+    if (!of_volume.ok()) return of_volume.status();
+    const absl::StatusOr<bool> recorded = of_volume->Has(kRecord);
+    if (!recorded.ok()) return recorded.status();
+    if (*recorded) continue;  // damaged
+    const absl::StatusOr<bool> leftover = IsLeftover(*of_volume);
+    if (!leftover.ok()) return leftover.status();
+    if (*leftover) left.push_back(id);
   }
   return left;
 }
@@ -321,23 +420,39 @@ absl::StatusOr<std::string> Catalog::ReserveSnapshot(const std::string& volume_i
                                                      const std::string& name) {
   absl::StatusOr<std::string> id = RandomId(kSnapshotPrefix);
   if (!id.ok()) return id;
-  if (absl::Status written = Write(NameFile(volume_id, *id), EncodeSnapshotName(name));
+  const SnapshotRecord record = {.name = name};
+  if (absl::Status written = Write(NameFile(volume_id, *id), EncodeSnapshot(record));
       !written.ok()) {
+    ::unlink(NameFile(volume_id, *id).c_str());  // it may be there nevertheless
     return written;
   }
   const std::lock_guard lock(mutex_);
-  snapshots_[*id] = {.id = *id, .volume_id = volume_id, .name = name};
-  snapshot_names_[name] = *id;
-  snapshots_of_[volume_id].insert(*id);
+  Index({.id = *id, .volume_id = volume_id, .record = record});
   ++volumes_.at(volume_id).snapshots;
   return id;
 }
 
-void Catalog::SetSnapshotInfo(const std::string& id, std::optional<volume::SnapshotInfo> info) {
-  const std::lock_guard lock(mutex_);
-  if (const auto found = snapshots_.find(id); found != snapshots_.end()) {
-    found->second.info = std::move(info);
+absl::Status Catalog::RecordCut(const std::string& id, const SnapshotCut& cut) {
+  const std::lock_guard alone(cuts_mutex_);
+  const std::optional<Snapshot> snapshot = FindSnapshot(id);
+  if (!snapshot.has_value()) return absl::NotFoundError("there is no snapshot " + id);
+  SnapshotRecord record = snapshot->record;
+  record.cut = cut;
+  if (absl::Status written = Write(NameFile(snapshot->volume_id, id), EncodeSnapshot(record));
+      !written.ok()) {
+    return written;
   }
+  const std::lock_guard lock(mutex_);
+  Snapshot& kept = snapshots_.at(id);
+  kept.record = std::move(record);
+  kept.state = SnapshotState::kTaken;
+  return absl::OkStatus();
+}
+
+void Catalog::SetSnapshotState(const std::string& id, SnapshotState state) {
+  const std::lock_guard lock(mutex_);
+  const auto found = snapshots_.find(id);
+  if (found != snapshots_.end()) found->second.state = state;
 }
 
 absl::Status Catalog::DropSnapshot(const std::string& id) {
@@ -348,8 +463,9 @@ absl::Status Catalog::DropSnapshot(const std::string& id) {
     return removed;
   }
   const std::lock_guard lock(mutex_);
-  snapshot_names_.erase(snapshot->name);
-  snapshots_.erase(id);
+  if (snapshots_.erase(id) == 0) return absl::OkStatus();
+  const auto named = snapshot_names_.find(snapshot->record.name);
+  if (named != snapshot_names_.end() && named->second == id) snapshot_names_.erase(named);
   snapshots_of_[snapshot->volume_id].erase(id);
   --volumes_.at(snapshot->volume_id).snapshots;
   return absl::OkStatus();

@@ -9,16 +9,16 @@ namespace {
 
 constexpr ManifestKind kVolume = {.magic = {0x89, 'C', 'B', 'V', '\r', '\n', 0x1a, '\n'},
                                   .major = 1,
-                                  .minor = 0,
+                                  .minor = 1,
                                   .owner = "volume record"};
 constexpr ManifestKind kNode = {.magic = {0x89, 'C', 'B', 'N', '\r', '\n', 0x1a, '\n'},
                                 .major = 1,
                                 .minor = 0,
                                 .owner = "node record"};
-constexpr ManifestKind kName = {.magic = {0x89, 'C', 'B', 'S', '\r', '\n', 0x1a, '\n'},
-                                .major = 1,
-                                .minor = 0,
-                                .owner = "snapshot name"};
+constexpr ManifestKind kSnapshot = {.magic = {0x89, 'C', 'B', 'S', '\r', '\n', 0x1a, '\n'},
+                                    .major = 1,
+                                    .minor = 1,
+                                    .owner = "snapshot record"};
 
 // The status of a reader after the last field.
 absl::Status CheckEnded(const ManifestReader& reader) {
@@ -38,6 +38,7 @@ std::vector<uint8_t> EncodeVolume(const VolumeRecord& record) {
   writer.Number(static_cast<uint8_t>(record.source.kind));
   writer.Text(record.source.id);
   writer.Text(record.name);
+  writer.Number(static_cast<uint8_t>(record.content));
   return std::move(writer).Finish();
 }
 
@@ -55,6 +56,17 @@ absl::StatusOr<VolumeRecord> DecodeVolume(std::span<const uint8_t> bytes, std::s
   record.source.kind = static_cast<ContentSource::Kind>(kind);
   record.source.id = reader->Text();
   record.name = reader->Text();
+  // For a record without the field, only the data shows whether the volume was written to.
+  record.content =
+      record.source.kind == ContentSource::Kind::kNone ? Content::kBlank : Content::kUsed;
+  if (!reader->ended()) {
+    const size_t content_at = reader->at();
+    const auto content = reader->Number<uint8_t>();
+    if (content > static_cast<uint8_t>(Content::kUsed)) {
+      return reader->Damaged(content_at, "unknown kind of content");
+    }
+    record.content = static_cast<Content>(content);
+  }
   if (absl::Status ended = CheckEnded(*reader); !ended.ok()) return ended;
   return record;
 }
@@ -100,19 +112,28 @@ absl::StatusOr<NodeRecord> DecodeNode(std::span<const uint8_t> bytes, std::strin
   return record;
 }
 
-std::vector<uint8_t> EncodeSnapshotName(const std::string& name) {
-  ManifestWriter writer(kName);
-  writer.Text(name);
+std::vector<uint8_t> EncodeSnapshot(const SnapshotRecord& record) {
+  ManifestWriter writer(kSnapshot);
+  writer.Text(record.name);
+  WriteFlag(writer, record.cut.has_value());
+  const SnapshotCut cut = record.cut.value_or(SnapshotCut{});
+  writer.Number(cut.created_ns);
+  writer.Number(cut.size);
   return std::move(writer).Finish();
 }
 
-absl::StatusOr<std::string> DecodeSnapshotName(std::span<const uint8_t> bytes,
-                                               std::string_view shown) {
-  absl::StatusOr<ManifestReader> reader = ManifestReader::Open(bytes, kName, shown);
+absl::StatusOr<SnapshotRecord> DecodeSnapshot(std::span<const uint8_t> bytes,
+                                              std::string_view shown) {
+  absl::StatusOr<ManifestReader> reader = ManifestReader::Open(bytes, kSnapshot, shown);
   if (!reader.ok()) return reader.status();
-  std::string name = reader->Text();
+  SnapshotRecord record = {.name = reader->Text(), .cut = SnapshotCut{}};
+  if (reader->ended()) return record;  // version 1.0
+  const bool cut = ReadFlag(*reader);
+  record.cut->created_ns = reader->Number<int64_t>();
+  record.cut->size = reader->Number<uint64_t>();
+  if (!cut) record.cut.reset();
   if (absl::Status ended = CheckEnded(*reader); !ended.ok()) return ended;
-  return name;
+  return record;
 }
 
 }  // namespace cbt::driver

@@ -1,56 +1,26 @@
 #include "driver/state/store.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <filesystem>
-#include <set>
-#include <span>
-#include <string_view>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "base/checksum.h"
+#include "base/descriptor.h"
 #include "base/file_io.h"
-#include "cbt/extent.h"
+#include "driver/state/errors.h"
 #include "volume/snapshot_reader.h"
 
 namespace cbt::driver {
 namespace {
-
-// The names of snapshots that exist while a volume is cloned.
-constexpr std::string_view kClonePrefix = "clone-";
-// How long a call waits for the copy of such a snapshot; the client calls again.
-constexpr std::chrono::seconds kCopyWait{20};
-constexpr std::chrono::milliseconds kCopyPoll{20};
-
-absl::Status CheckName(const std::string& name) {
-  if (name.empty()) return absl::InvalidArgumentError("name: is missing");
-  if (name.size() > Store::kMaxNameBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("name: has ", name.size(), " bytes, at most ", Store::kMaxNameBytes));
-  }
-  const bool has_control = std::any_of(name.begin(), name.end(), [](char c) {
-    return static_cast<unsigned char>(c) < ' ' || c == '\x7f';
-  });
-  if (has_control) return absl::InvalidArgumentError("name: has control characters");
-  return absl::OkStatus();
-}
-
-absl::Status NoVolume(const std::string& id) {
-  return absl::NotFoundError("there is no volume " + id);
-}
-
-// The same name for each call that makes the same volume.
-std::string CloneSnapshot(const std::string& name) {
-  const std::span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(name.data()), name.size());
-  return absl::StrCat(std::string(kClonePrefix), absl::StrFormat("%016x", Checksum(bytes)));
-}
 
 bool Fits(uint64_t capacity, const CapacityRange& range) {
   return capacity >= range.required && (range.limit == 0 || capacity <= range.limit);
@@ -64,7 +34,17 @@ absl::StatusOr<std::unique_ptr<Store>> Store::Open(const StoreOptions& options) 
   if (!catalog.ok()) return catalog.status();
   std::unique_ptr<Store> store(new Store(options, *std::move(catalog)));
   store->Recover();
+  store->tidy_ = std::thread([opened = store.get()] { opened->KeepTidy(); });
   return store;
+}
+
+Store::~Store() {
+  {
+    const std::lock_guard lock(tidy_mutex_);
+    stopping_ = true;
+  }
+  stopped_.notify_all();
+  if (tidy_.joinable()) tidy_.join();
 }
 
 void Store::Recover() {
@@ -76,34 +56,17 @@ void Store::Recover() {
     options_.report("", left.status());
   }
   for (const Volume& volume : catalog_->AllVolumes()) {
+    if (!volume.claimed) {
+      if (absl::Status removed = RemoveUnclaimed(volume.id); !removed.ok()) {
+        options_.report(volume.id, removed);
+      }
+      continue;
+    }
     LoadSnapshots(volume.id);
     RemoveIfUnused(volume.id);
+    if (volume.record.removed) AddRemoved(volume.id);
   }
-}
-
-void Store::LoadSnapshots(const std::string& id) {
-  const std::vector<std::string> named = catalog_->SnapshotsOf(id);
-  const absl::StatusOr<std::unique_ptr<volume::SnapshotReader>> reader =
-      volume::SnapshotReader::Open(catalog_->VolumeFolder(id));
-  if (!reader.ok()) {
-    options_.report(id, reader.status());
-    // Snapshots that can't be looked at exist until the volume says otherwise.
-    for (const std::string& snapshot : named) {
-      catalog_->SetSnapshotInfo(snapshot, volume::SnapshotInfo{.id = snapshot});
-    }
-    return;
-  }
-  const std::set<std::string> known(named.begin(), named.end());
-  std::vector<std::string> clones;
-  for (const volume::SnapshotInfo& info : (*reader)->snapshots()) {
-    if (known.contains(info.id)) catalog_->SetSnapshotInfo(info.id, info);
-    if (info.id.starts_with(kClonePrefix)) clones.push_back(info.id);
-  }
-  for (const std::string& clone : clones) {
-    if (absl::Status deleted = access_.DeleteSnapshot(id, clone); !deleted.ok()) {
-      options_.report(id, deleted);
-    }
-  }
+  for (const std::string& id : clones_.suspects()) RemoveStrays(id);
 }
 
 absl::StatusOr<uint64_t> Store::ChooseCapacity(const CapacityRange& range, uint64_t least) const {
@@ -116,10 +79,9 @@ absl::StatusOr<uint64_t> Store::ChooseCapacity(const CapacityRange& range, uint6
     if (range.limit > 0) wanted = std::min(wanted, range.limit / kCapacityUnit * kCapacityUnit);
     wanted = std::max<uint64_t>(wanted, 1);
   }
-  if (wanted > kMaxCapacity / kCapacityUnit * kCapacityUnit) {
-    return absl::OutOfRangeError(absl::StrCat("capacity_range: at most ",
-                                              kMaxCapacity / kCapacityUnit * kCapacityUnit,
-                                              " bytes are possible"));
+  if (wanted > kLargestVolume) {
+    return absl::OutOfRangeError(
+        absl::StrCat("capacity_range: at most ", kLargestVolume, " bytes (1 PiB) are possible"));
   }
   const uint64_t capacity = (wanted + kCapacityUnit - 1) / kCapacityUnit * kCapacityUnit;
   if (range.limit > 0 && capacity > range.limit) {
@@ -159,11 +121,21 @@ absl::StatusOr<uint64_t> Store::AvailableCapacity() const {
   return used < options_.capacity ? options_.capacity - used : 0;
 }
 
-absl::StatusOr<Volume> Store::CreateVolume(const VolumeRequest& request) {
+absl::StatusOr<Volume> Store::CreateVolume(const VolumeRequest& request,
+                                           const CloneAttempts::IsGone& is_gone) {
   if (absl::Status name = CheckName(request.name); !name.ok()) return name;
   const absl::StatusOr<KeyLocks::Held> held = locks_.TryAlone("volume name " + request.name);
-  if (!held.ok()) return held.status();
-  if (std::optional<Volume> found = catalog_->FindVolumeByName(request.name); found.has_value()) {
+  if (!held.ok()) {
+    clones_.Touch(request.name);
+    return held.status();
+  }
+  std::optional<Volume> found = catalog_->FindVolumeByName(request.name);
+  if (found.has_value() && !found->claimed && !clones_.Has(request.name)) {
+    // Made for a client that has given up: older than this call.
+    if (absl::Status removed = RemoveUnclaimed(found->id); !removed.ok()) return removed;
+    found = catalog_->FindVolumeByName(request.name);
+  }
+  if (found.has_value()) {
     if (found->record.source != request.source) {
       return absl::AlreadyExistsError("a volume of this name was made from another source");
     }
@@ -171,13 +143,21 @@ absl::StatusOr<Volume> Store::CreateVolume(const VolumeRequest& request) {
       return absl::AlreadyExistsError(
           absl::StrCat("a volume of this name exists with ", found->record.capacity, " bytes"));
     }
+    if (absl::Status same = CheckGranularity(*found, request.granularity); !same.ok()) return same;
+    if (!found->claimed) {
+      if (absl::Status claimed = catalog_->ClaimVolume(found->id); !claimed.ok()) return claimed;
+      clones_.End(request.name);
+    }
     return *std::move(found);
+  }
+  if (const absl::Status absent = catalog_->AbsentByName(request.name); !absl::IsNotFound(absent)) {
+    return absent;
   }
   switch (request.source.kind) {
     case ContentSource::Kind::kSnapshot:
       return MakeFromSnapshot(request);
     case ContentSource::Kind::kVolume:
-      return MakeClone(request);
+      return MakeClone(request, is_gone);
     case ContentSource::Kind::kNone:
       break;
   }
@@ -194,45 +174,9 @@ absl::StatusOr<Volume> Store::MakeFromSnapshot(const VolumeRequest& request) {
       volume::SnapshotReader::Open(catalog_->VolumeFolder(snapshot->volume_id));
   if (!reader.ok()) return reader.status();
   const absl::StatusOr<std::string> image = (*reader)->PathOf(id);
+  if (absl::IsNotFound(image.status())) return Lost(*snapshot);  // its file was removed
   if (!image.ok()) return image.status();
-  return MakeVolume(request, snapshot->info->size, *image);
-}
-
-absl::StatusOr<Volume> Store::MakeClone(const VolumeRequest& request) {
-  const std::string& id = request.source.id;
-  const std::optional<Volume> source = catalog_->FindVolume(id);
-  if (!source.has_value() || source->record.removed) return NoVolume(id);
-  absl::StatusOr<KeyLocks::Held> held = locks_.TryShared("volume " + id);
-  if (!held.ok()) return held.status();
-  if (source->node.has_value() && flush_) {
-    if (absl::Status flushed = flush_(*source); !flushed.ok()) return flushed;
-  }
-  const std::string clone = CloneSnapshot(request.name);
-  absl::StatusOr<volume::SnapshotInfo> info = access_.TakeSnapshot(id, clone);
-  const auto latest = std::chrono::steady_clock::now() + kCopyWait;
-  while (info.ok() && !info->ready) {
-    // The snapshot stays, for the next call.
-    if (std::chrono::steady_clock::now() > latest) {
-      return absl::UnavailableError("the volume is being copied; call again");
-    }
-    std::this_thread::sleep_for(kCopyPoll);
-    info = access_.FindSnapshot(id, clone);
-  }
-  if (!info.ok()) return info.status();
-  absl::StatusOr<Volume> made;
-  const absl::StatusOr<std::unique_ptr<volume::SnapshotReader>> reader =
-      volume::SnapshotReader::Open(catalog_->VolumeFolder(id));
-  if (!reader.ok()) {
-    made = reader.status();
-  } else if (const absl::StatusOr<std::string> image = (*reader)->PathOf(clone); image.ok()) {
-    made = MakeVolume(request, info->size, *image);
-  } else {
-    made = image.status();
-  }
-  if (absl::Status deleted = access_.DeleteSnapshot(id, clone); !deleted.ok()) {
-    options_.report(id, deleted);
-  }
-  return made;
+  return MakeVolume(request, snapshot->record.cut->size, *image);
 }
 
 absl::StatusOr<Volume> Store::MakeVolume(const VolumeRequest& request, uint64_t least,
@@ -241,14 +185,22 @@ absl::StatusOr<Volume> Store::MakeVolume(const VolumeRequest& request, uint64_t 
   if (!capacity.ok()) return capacity.status();
   if (absl::Status room = TakeRoom(*capacity); !room.ok()) return room;
   absl::StatusOr<std::string> id = catalog_->NewVolume();
-  const VolumeRecord record = {
-      .name = request.name, .capacity = *capacity, .source = request.source};
+  const VolumeRecord record = {.name = request.name,
+                               .capacity = *capacity,
+                               .source = request.source,
+                               .content = request.source.kind == ContentSource::Kind::kNone
+                                              ? Content::kBlank
+                                              : Content::kUsed};
   absl::Status made = id.status();
   if (made.ok()) {
     made = volume::TrackedVolume::Create(
         catalog_->VolumeFolder(*id), *capacity,
         {.name = *id, .image = image, .granularity = request.granularity});
-    if (made.ok()) made = catalog_->AddVolume(*id, record);
+    made = ExplainFull(made, *capacity);
+    if (made.ok()) {
+      const bool claimed = request.source.kind != ContentSource::Kind::kVolume;
+      made = catalog_->AddVolume(*id, record, claimed);
+    }
     if (!made.ok()) {
       if (absl::Status removed = RemoveFolder(*id); !removed.ok()) options_.report(*id, removed);
     }
@@ -256,6 +208,39 @@ absl::StatusOr<Volume> Store::MakeVolume(const VolumeRequest& request, uint64_t 
   ReturnRoom(*capacity);
   if (!made.ok()) return made;
   return *catalog_->FindVolume(*id);
+}
+
+absl::Status Store::SetContent(const std::string& id, Content content) {
+  const std::optional<Volume> volume = catalog_->FindVolume(id);
+  if (!volume.has_value()) return NoVolume(id);
+  if (volume->record.content == content) return absl::OkStatus();
+  VolumeRecord record = volume->record;
+  record.content = content;
+  return catalog_->ChangeVolume(id, record);
+}
+
+// A volume's own manifest knows its granularity.
+absl::Status Store::CheckGranularity(const Volume& volume, uint64_t granularity) const {
+  const absl::StatusOr<std::unique_ptr<volume::SnapshotReader>> reader =
+      volume::SnapshotReader::Open(catalog_->VolumeFolder(volume.id));
+  if (absl::IsNotFound(reader.status())) return absl::DataLossError(reader.status().message());
+  if (!reader.ok()) return reader.status();
+  if ((*reader)->granularity() == granularity) return absl::OkStatus();
+  return absl::AlreadyExistsError(absl::StrCat("a volume of this name exists with granularity ",
+                                               (*reader)->granularity(), ", not ", granularity));
+}
+
+// A disk that is full is another thing than a file system whose files are never that large.
+absl::Status Store::ExplainFull(const absl::Status& status, uint64_t capacity) const {
+  if (!absl::IsResourceExhausted(status)) return status;
+  const OwnedDescriptor file(
+      OpenFile(options_.state_folder, O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (!file.has_value() || ::ftruncate(file.number(), static_cast<off_t>(capacity)) == 0 ||
+      errno != EFBIG) {
+    return status;
+  }
+  return absl::OutOfRangeError(absl::StrCat(
+      "capacity_range: a file of the state folder's file system can't have ", capacity, " bytes"));
 }
 
 absl::Status Store::RemoveFolder(const std::string& id) {
@@ -271,6 +256,7 @@ absl::Status Store::RemoveFolder(const std::string& id) {
 
 absl::Status Store::RemoveVolume(const std::string& id) {
   if (absl::Status released = access_.Release(id); !released.ok()) options_.report(id, released);
+  clones_.EndAllOf(id);
   if (absl::Status dropped = catalog_->DropVolume(id); !dropped.ok()) return dropped;
   // The volume is gone; what remains of its folder goes at the next start at the latest.
   if (absl::Status removed = RemoveFolder(id); !removed.ok()) options_.report(id, removed);
@@ -287,43 +273,32 @@ void Store::RemoveIfUnused(const std::string& volume_id) {
   }
 }
 
-absl::Status Store::DropReserved(const std::string& volume_id) {
-  for (const std::string& id : catalog_->SnapshotsOf(volume_id)) {
-    std::optional<Snapshot> snapshot = catalog_->FindSnapshot(id);
-    if (!snapshot.has_value() || (snapshot->info.has_value() && snapshot->info->ready)) continue;
-    absl::StatusOr<volume::SnapshotInfo> info = access_.FindSnapshot(volume_id, id);
-    if (info.ok()) {
-      catalog_->SetSnapshotInfo(id, *std::move(info));
-    } else if (info.status().code() != absl::StatusCode::kNotFound) {
-      return info.status();
-    } else if (absl::Status dropped = catalog_->DropSnapshot(id); !dropped.ok()) {
-      return dropped;
-    }
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Store::DeleteVolume(const std::string& id) {
-  if (std::optional<Volume> volume = catalog_->FindVolume(id);
-      !volume.has_value() || volume->record.removed) {
-    return absl::OkStatus();
-  }
-  const absl::StatusOr<KeyLocks::Held> held = LockVolume(id);
-  if (!held.ok()) return held.status();
-  std::optional<Volume> volume = catalog_->FindVolume(id);
-  if (!volume.has_value() || volume->record.removed) return absl::OkStatus();
-  if (volume->node.has_value()) {
-    return absl::FailedPreconditionError("the volume is staged on this node");
-  }
-  if (volume->snapshots > 0) {
-    if (absl::Status dropped = DropReserved(id); !dropped.ok()) return dropped;
+  const std::optional<Volume> known = catalog_->FindVolume(id);
+  if (!known.has_value()) return OkIfNotFound(NoVolume(id));
+  if (known->record.removed) return absl::OkStatus();
+  {
+    const absl::StatusOr<KeyLocks::Held> held = LockVolume(id);
+    if (!held.ok()) return held.status();
+    std::optional<Volume> volume = catalog_->FindVolume(id);
+    if (!volume.has_value() || volume->record.removed) return absl::OkStatus();
+    if (volume->node.has_value()) {
+      return absl::FailedPreconditionError("the volume is staged on this node");
+    }
+    for (const Snapshot& snapshot : catalog_->SnapshotsOf(id)) {
+      if (snapshot.state != SnapshotState::kReserved) continue;
+      if (absl::Status settled = SettleReserved(snapshot); !settled.ok()) return settled;
+    }
     volume = catalog_->FindVolume(id);
+    if (volume->snapshots == 0) return RemoveVolume(id);
+    VolumeRecord record = volume->record;
+    record.removed = true;
+    if (absl::Status changed = catalog_->ChangeVolume(id, record); !changed.ok()) return changed;
+    clones_.EndAllOf(id);
   }
-  if (volume->snapshots == 0) return RemoveVolume(id);
-  VolumeRecord record = volume->record;
-  record.removed = true;
-  if (absl::Status changed = catalog_->ChangeVolume(id, record); !changed.ok()) return changed;
-  if (absl::Status freed = access_.Discard(id); !freed.ok()) options_.report(id, freed);
+  AddRemoved(id);
+  RemoveStrays(id);
+  DiscardRemoved(id);
   return absl::OkStatus();
 }
 
@@ -341,7 +316,7 @@ absl::StatusOr<uint64_t> Store::ExpandVolume(const std::string& id, const Capaci
   }
   const uint64_t more = *capacity - volume->record.capacity;
   if (absl::Status room = TakeRoom(more); !room.ok()) return room;
-  absl::Status done = access_.Resize(id, *capacity);
+  absl::Status done = ExplainFull(access_.Resize(id, *capacity), *capacity);
   if (done.ok()) {
     VolumeRecord record = volume->record;
     record.capacity = *capacity;
@@ -350,86 +325,6 @@ absl::StatusOr<uint64_t> Store::ExpandVolume(const std::string& id, const Capaci
   ReturnRoom(more);
   if (!done.ok()) return done;
   return *capacity;
-}
-
-bool Store::Refresh(Snapshot& snapshot) {
-  if (snapshot.info.has_value() && snapshot.info->ready) return true;
-  absl::StatusOr<volume::SnapshotInfo> info = access_.FindSnapshot(snapshot.volume_id, snapshot.id);
-  if (info.ok()) {
-    snapshot.info = *std::move(info);
-  } else if (info.status().code() == absl::StatusCode::kNotFound) {
-    snapshot.info.reset();
-  } else {
-    return snapshot.info.has_value();
-  }
-  catalog_->SetSnapshotInfo(snapshot.id, snapshot.info);
-  return snapshot.info.has_value();
-}
-
-absl::StatusOr<Snapshot> Store::GetSnapshot(const std::string& id) {
-  std::optional<Snapshot> snapshot = catalog_->FindSnapshot(id);
-  if (!snapshot.has_value() || !Refresh(*snapshot)) {
-    return absl::NotFoundError("there is no snapshot " + id);
-  }
-  return *std::move(snapshot);
-}
-
-absl::StatusOr<Snapshot> Store::CreateSnapshot(const std::string& volume_id,
-                                               const std::string& name) {
-  if (absl::Status valid = CheckName(name); !valid.ok()) return valid;
-  const absl::StatusOr<KeyLocks::Held> name_held = locks_.TryAlone("snapshot name " + name);
-  if (!name_held.ok()) return name_held.status();
-  std::optional<Snapshot> found = catalog_->FindSnapshotByName(name);
-  if (found.has_value() && found->volume_id != volume_id) {
-    if (Refresh(*found)) {
-      return absl::AlreadyExistsError("a snapshot of this name is of another volume");
-    }
-    // Only the name was reserved, and its client has given up.
-    if (absl::Status dropped = catalog_->DropSnapshot(found->id); !dropped.ok()) return dropped;
-    found.reset();
-  }
-  if (found.has_value() && found->info.has_value() && found->info->ready) return *found;
-  const absl::StatusOr<KeyLocks::Held> held = locks_.TryShared("volume " + volume_id);
-  if (!held.ok()) return held.status();
-  const std::optional<Volume> volume = catalog_->FindVolume(volume_id);
-  if (!volume.has_value() || (volume->record.removed && !found.has_value())) {
-    return NoVolume(volume_id);
-  }
-  std::string id;
-  if (found.has_value()) {
-    id = found->id;
-  } else {
-    absl::StatusOr<std::string> reserved = catalog_->ReserveSnapshot(volume_id, name);
-    if (!reserved.ok()) return reserved.status();
-    id = *std::move(reserved);
-  }
-  const absl::StatusOr<KeyLocks::Held> id_held = locks_.TryShared("snapshot " + id);
-  if (!id_held.ok()) return id_held.status();
-  if (volume->node.has_value() && flush_ && (!found.has_value() || !found->info.has_value())) {
-    if (absl::Status flushed = flush_(*volume); !flushed.ok()) return flushed;
-  }
-  // Returns the same one if an earlier call has taken it.
-  absl::StatusOr<volume::SnapshotInfo> info = access_.TakeSnapshot(volume_id, id);
-  if (!info.ok()) return info.status();
-  catalog_->SetSnapshotInfo(id, *std::move(info));
-  return *catalog_->FindSnapshot(id);
-}
-
-absl::Status Store::DeleteSnapshot(const std::string& id) {
-  const std::optional<Snapshot> snapshot = catalog_->FindSnapshot(id);
-  if (!snapshot.has_value()) return absl::OkStatus();
-  {
-    const absl::StatusOr<KeyLocks::Held> held = locks_.TryShared("volume " + snapshot->volume_id);
-    if (!held.ok()) return held.status();
-    const absl::StatusOr<KeyLocks::Held> id_held = locks_.TryAlone("snapshot " + id);
-    if (!id_held.ok()) return id_held.status();
-    if (absl::Status deleted = access_.DeleteSnapshot(snapshot->volume_id, id); !deleted.ok()) {
-      return deleted;
-    }
-    if (absl::Status dropped = catalog_->DropSnapshot(id); !dropped.ok()) return dropped;
-  }
-  RemoveIfUnused(snapshot->volume_id);
-  return absl::OkStatus();
 }
 
 }  // namespace cbt::driver

@@ -1,5 +1,7 @@
 #include "driver/state/volume_access.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -27,6 +29,8 @@ Result VolumeAccess::Ask(const std::string& id, Served served, Opened opened) {
     return client.status();
   }
   absl::StatusOr<Shared> volume = Open(id);
+  // "Not found" is the answer of a volume about a snapshot, and not that there is no volume.
+  if (absl::IsNotFound(volume.status())) return absl::DataLossError(volume.status().message());
   if (!volume.ok()) return volume.status();
   Result result = opened(**volume);
   // After a disk has failed, only a volume that is opened again is known to be sound.
@@ -98,9 +102,15 @@ absl::Status VolumeAccess::Resize(const std::string& id, uint64_t capacity) {
 }
 
 absl::Status VolumeAccess::Discard(const std::string& id) {
+  struct stat data = {};
+  if (::stat((catalog_.VolumeFolder(id) + "/data").c_str(), &data) == 0 && data.st_blocks == 0) {
+    return absl::OkStatus();
+  }
   const absl::StatusOr<Shared> volume = Open(id);
   if (!volume.ok()) return volume.status();
-  if ((*volume)->status().copying > 0) return absl::OkStatus();
+  if ((*volume)->status().copying > 0) {
+    return absl::UnavailableError("a snapshot of the volume is still being copied");
+  }
   return (*volume)->Trim({0, (*volume)->capacity()}, volume::Durability::kFlushed);
 }
 

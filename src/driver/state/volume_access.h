@@ -22,7 +22,7 @@ namespace cbt::driver {
 // a snapshot until it is complete. Thread safe.
 //
 // Errors of all requests: those of TrackedVolume; UNAVAILABLE if another process has the volume and
-// can't be reached.
+// can't be reached; DATA_LOSS if the catalog has a volume whose folder holds none.
 class VolumeAccess {
  public:
   static constexpr size_t kMostOpen = 16;
@@ -36,8 +36,8 @@ class VolumeAccess {
                                                     const std::string& snapshot);
   absl::Status DeleteSnapshot(const std::string& id, const std::string& snapshot);
   absl::Status Resize(const std::string& id, uint64_t capacity);
-  // Releases the space of the volume's own data, but not that of its snapshots. Does nothing while
-  // a snapshot is being copied.
+  // Releases the space of the volume's own data, but not that of its snapshots.
+  // Errors: UNAVAILABLE while a snapshot is being copied: that one would be of zeros.
   absl::Status Discard(const std::string& id);
 
   // Closes the volume if this object has it open, for nbdkit or for removal. Waits for requests

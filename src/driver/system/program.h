@@ -1,6 +1,6 @@
 // Programs of the system that the driver runs: nbdkit, nbdfuse, losetup, mkfs.
-#ifndef CBT_DRIVER_NODE_PROGRAM_H_
-#define CBT_DRIVER_NODE_PROGRAM_H_
+#ifndef CBT_DRIVER_SYSTEM_PROGRAM_H_
+#define CBT_DRIVER_SYSTEM_PROGRAM_H_
 
 #include <chrono>
 #include <string>
@@ -26,8 +26,8 @@ inline constexpr std::chrono::seconds kProgramTime{60};
 absl::StatusOr<ProgramResult> RunProgram(const std::vector<std::string>& command,
                                          std::chrono::seconds limit = kProgramTime);
 
-// As above; another exit status than 0 is INTERNAL, with the last line of the output. Returns the
-// output without the blanks at its end.
+// As above; another exit status than 0 is INTERNAL, with the first lines and the last line of the
+// output. Returns the output without the blanks at its end.
 absl::StatusOr<std::string> CallProgram(const std::vector<std::string>& command,
                                         std::chrono::seconds limit = kProgramTime);
 
@@ -36,4 +36,4 @@ bool IsInstalled(const std::string& program);
 
 }  // namespace cbt::driver
 
-#endif  // CBT_DRIVER_NODE_PROGRAM_H_
+#endif  // CBT_DRIVER_SYSTEM_PROGRAM_H_

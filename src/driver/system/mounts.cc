@@ -1,6 +1,10 @@
-#include "driver/node/mounts.h"
+#include "driver/system/mounts.h"
 
+#include <fcntl.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -10,7 +14,10 @@
 #include <string_view>
 #include <thread>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/descriptor.h"
 #include "base/file_io.h"
 
 namespace cbt::driver {
@@ -52,19 +59,61 @@ std::string Resolve(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<bool> IsMounted(const std::string& path) {
-  const std::string wanted = Resolve(path);
-  std::ifstream mounts("/proc/self/mountinfo");
+absl::StatusOr<std::vector<Mount>> AllMounts() {
+  std::ifstream file("/proc/self/mountinfo");
+  std::vector<Mount> mounts;
   std::string line;
-  while (std::getline(mounts, line)) {
+  while (std::getline(file, line)) {
     // ID PARENT MAJOR:MINOR ROOT MOUNT_POINT ...
-    size_t at = 0;
-    for (int field = 0; field < 4 && at != std::string::npos; ++field) at = line.find(' ', at + 1);
-    if (at == std::string::npos) continue;
-    const size_t end = line.find(' ', at + 1);
-    if (Decode(std::string_view(line).substr(at + 1, end - at - 1)) == wanted) return true;
+    const std::vector<std::string> fields = absl::StrSplit(line, absl::MaxSplits(' ', 5));
+    if (fields.size() < 6) continue;
+    const std::vector<std::string> numbers = absl::StrSplit(fields[2], ':');
+    unsigned major = 0;
+    unsigned minor = 0;
+    if (numbers.size() != 2 || !absl::SimpleAtoi(numbers[0], &major) ||
+        !absl::SimpleAtoi(numbers[1], &minor)) {
+      return absl::UnavailableError("/proc/self/mountinfo: a line has no device");
+    }
+    mounts.push_back({.device = makedev(major, minor), .point = Decode(fields[4])});
   }
-  if (mounts.bad()) return absl::UnavailableError("/proc/self/mountinfo can't be read");
+  if (mounts.empty() || file.bad()) {
+    return absl::UnavailableError("/proc/self/mountinfo can't be read");
+  }
+  return mounts;
+}
+
+absl::StatusOr<std::optional<dev_t>> MountedAt(const std::string& path) {
+  const absl::StatusOr<std::vector<Mount>> mounts = AllMounts();
+  if (!mounts.ok()) return mounts.status();
+  const std::string wanted = Resolve(path);
+  // The last one covers the others.
+  std::optional<dev_t> device;
+  for (const Mount& mount : *mounts) {
+    if (mount.point == wanted) device = mount.device;
+  }
+  return device;
+}
+
+absl::StatusOr<bool> IsMounted(const std::string& path) {
+  const absl::StatusOr<std::optional<dev_t>> device = MountedAt(path);
+  if (!device.ok()) return device.status();
+  return device->has_value();
+}
+
+absl::StatusOr<bool> FlushFileSystemOf(dev_t device) {
+  const absl::StatusOr<std::vector<Mount>> mounts = AllMounts();
+  if (!mounts.ok()) return mounts.status();
+  for (const Mount& mount : *mounts) {
+    if (mount.device != device) continue;
+    const OwnedDescriptor file(OpenFile(mount.point, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    struct stat status = {};
+    // Something else may be mounted over it.
+    if (!file.has_value() || ::fstat(file.number(), &status) != 0 || status.st_dev != device) {
+      continue;
+    }
+    if (::syncfs(file.number()) != 0) return FileError(mount.point, errno);
+    return true;
+  }
   return false;
 }
 

@@ -1,4 +1,4 @@
-#include "driver/node/program.h"
+#include "driver/system/program.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -15,7 +15,9 @@
 #include <string_view>
 #include <thread>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/descriptor.h"
@@ -69,6 +71,24 @@ std::string ReadOutput(int file) {
   const ssize_t size = Retry([&] { return pread(file, output.data(), output.size(), 0); });
   output.resize(size > 0 ? static_cast<size_t>(size) : 0);
   return output;
+}
+
+// What a program says about its failure, on one line. The reason comes first (mkfs.xfs goes on with
+// its usage) or last (mke2fs begins with its version).
+std::string Excerpt(const std::string& output) {
+  constexpr size_t kFirst = 3;
+  constexpr size_t kLast = 1;
+  constexpr size_t kMaxLine = 300;  // bytes
+  std::vector<std::string> lines = absl::StrSplit(output, '\n', absl::SkipWhitespace());
+  if (lines.size() > kFirst + kLast) {
+    lines.erase(lines.begin() + kFirst, lines.end() - kLast);
+    lines.insert(lines.end() - kLast, "...");
+  }
+  for (std::string& line : lines) {
+    absl::StripAsciiWhitespace(&line);
+    if (line.size() > kMaxLine) line.resize(kMaxLine);
+  }
+  return absl::StrJoin(lines, "; ");
 }
 
 }  // namespace
@@ -134,9 +154,8 @@ absl::StatusOr<std::string> CallProgram(const std::vector<std::string>& command,
   if (!result.ok()) return result.status();
   absl::StripTrailingAsciiWhitespace(&result->output);
   if (result->exit_status != 0) {
-    const std::vector<std::string> lines = absl::StrSplit(result->output, '\n');
-    return absl::InternalError(
-        absl::StrCat(command.front(), ": exit status ", result->exit_status, ": ", lines.back()));
+    return absl::InternalError(absl::StrCat(command.front(), ": exit status ", result->exit_status,
+                                            ": ", Excerpt(result->output)));
   }
   return std::move(result->output);
 }

@@ -1,0 +1,40 @@
+// Tells several threads at once to stop.
+#ifndef CBT_DRIVER_HOST_STOP_SIGNAL_H_
+#define CBT_DRIVER_HOST_STOP_SIGNAL_H_
+
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include <chrono>
+#include <cstdint>
+
+#include "base/descriptor.h"
+#include "base/file_io.h"
+
+namespace cbt::driver {
+
+// Set once, and seen by every thread that polls number() or waits. Thread safe.
+class StopSignal {
+ public:
+  StopSignal() noexcept : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+  void Set() noexcept {
+    const uint64_t one = 1;
+    static_cast<void>(Retry([&] { return ::write(event_.number(), &one, sizeof(one)); }));
+  }
+  bool IsSet() const noexcept { return WaitFor(std::chrono::milliseconds(0)); }
+  // True once it is set, false after `time`.
+  bool WaitFor(std::chrono::milliseconds time) const noexcept {
+    pollfd wait = {.fd = event_.number(), .events = POLLIN, .revents = 0};
+    return Retry([&] { return ::poll(&wait, 1, static_cast<int>(time.count())); }) > 0;
+  }
+  // A descriptor that is readable once it is set; negative if the system had none.
+  int number() const noexcept { return event_.number(); }
+
+ private:
+  const OwnedDescriptor event_;
+};
+
+}  // namespace cbt::driver
+
+#endif  // CBT_DRIVER_HOST_STOP_SIGNAL_H_
