@@ -81,16 +81,17 @@ class Driver::Impl {
                      }});
     if (!store.ok()) return store.status();
     store_ = *std::move(store);
-    node_.emplace(*store_,
-                  NodeOptions{.device = options_.device,
-                              .volume_host = options_.volume_host,
-                              .changed = [this](const std::string& id,
-                                                const VolumeHealth& health) { Tell(id, health); },
-                              .report =
-                                  [this](const std::string& id, const absl::Status& why) {
-                                    calls_.log().Failed("volume problem", why,
-                                                        {{.key = "volume", .value = id}});
-                                  }});
+    node_.emplace(
+        *store_,
+        NodeOptions{.device = options_.device,
+                    .volume_host = options_.volume_host,
+                    .changed = [this](const std::string& id,
+                                      const VolumeHealth& health) { LogHealth(id, health); },
+                    .report =
+                        [this](const std::string& id, const absl::Status& why) {
+                          calls_.log().Failed("volume problem", why,
+                                              {{.key = "volume", .value = id}});
+                        }});
     node_->Start();
     provider_.emplace(*store_);
     return Serve();
@@ -154,7 +155,7 @@ class Driver::Impl {
   }
 
   // A server that has ended is started again; that it did end is for an operator to know.
-  void Tell(const std::string& id, const VolumeHealth& health) {
+  void LogHealth(const std::string& id, const VolumeHealth& health) {
     if (health.serving && health.restarts == 0) return;
     calls_.log().Failed(health.serving ? "volume served again" : "volume not served",
                         absl::UnavailableError(health.error),

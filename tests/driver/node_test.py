@@ -466,7 +466,7 @@ class AttachedTest(AttachedCase):
         found = self.wait_for(lambda: self.health(volume))
         self.assertEqual(found[0][1], "ServerNotRunning")
         self.wait_for(lambda: "plugin" in self.health(volume)[0][2])
-        # Nobody waits for what may never come but those that write.
+        # Only the writer waits.
         text = self.fails(Code.UNAVAILABLE, make_snapshot, self.client, volume, "s")
         self.assertIn("plugin", text)
         os.rename(plugin + ".away", plugin)

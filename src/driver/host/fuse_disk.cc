@@ -239,7 +239,7 @@ void FuseDisk::Reply(uint64_t unique, int error, std::span<const uint8_t> body) 
   const std::array<iovec, 2> parts = {
       iovec{.iov_base = &header, .iov_len = sizeof(header)},
       iovec{.iov_base = const_cast<uint8_t*>(body.data()), .iov_len = body.size()}};
-  // Fails only for a request that nobody waits for any more.
+  // Fails only for a request that the kernel has given up.
   static_cast<void>(
       Retry([&] { return ::writev(connection_.number(), parts.data(), parts.size()); }));
 }
@@ -318,8 +318,8 @@ void FuseDisk::Handle(Worker& worker, size_t bytes) {
     }
     case FUSE_OPEN: {
       fuse_open_out answer = {};
-      // No second copy of what the device's page cache holds, no write that waits for another, and
-      // whoever closes the file does not wait for the server.
+      // No second copy of what the device's page cache holds, writes side by side, and no request
+      // to the server when the file is closed.
       answer.open_flags = FOPEN_DIRECT_IO | FOPEN_PARALLEL_DIRECT_WRITES | FOPEN_NOFLUSH;
       return Reply(header.unique, 0, BytesOf(answer));
     }

@@ -47,7 +47,7 @@ class FuseDisk {
                                                          bool read_only);
   // Goes on with a connection whose process has ended.
   // Errors: FAILED_PRECONDITION if requests may have been lost: the kernel can't repeat them, and
-  //         whoever waits for them would wait for ever.
+  //         their senders would never get an answer.
   static absl::StatusOr<std::unique_ptr<FuseDisk>> Adopt(OwnedDescriptor connection,
                                                          const FuseSession& session,
                                                          const std::string& socket);

@@ -185,7 +185,7 @@ void HostClient::Learn(HostMessage message) {
   }
 }
 
-// Learns what the host tells until it ends or the client does.
+// Receives messages until the host or the client ends.
 void HostClient::Listen(int socket) {
   for (;;) {
     std::array<pollfd, 2> waits = {pollfd{.fd = socket, .events = POLLIN, .revents = 0},
@@ -207,7 +207,7 @@ void HostClient::Run() {
       continue;
     }
     SetConnected(true);
-    // The host tells meanwhile what comes of it; that waits in the socket.
+    // What the host sends meanwhile waits in the socket.
     std::thread ask([this] { options_.connected(); });
     Listen(socket->number());
     ask.join();

@@ -47,8 +47,8 @@ class HostClient {
   absl::Status Serve(const ServeRequest& request) const;
   absl::Status Stop(const std::string& volume) const;
 
-  // True if the volume is shown as a file whose requests are answered or wait: nobody has unmounted
-  // it or cut its connection. Asks the kernel, and never waits.
+  // True if the volume is shown as a file whose requests are answered or wait: it is mounted, and
+  // its connection was not aborted. Asks the kernel, and never waits.
   bool HasFile(const std::string& volume) const;
   // Nothing for a volume that is not attached.
   std::optional<VolumeHealth> health(const std::string& volume) const;

@@ -171,7 +171,7 @@ class HostServer::Core {
         OwnedDescriptor(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     // The lock is ours: a socket there is of a host that was killed.
     if (::unlink(path_.c_str()) != 0 && errno != ENOENT) return FileError(path_, errno);
-    // The mode before the name: nobody else can connect in between.
+    // The mode before the name: no other process can connect in between.
     if (!listener_.has_value() || ::fchmod(listener_.number(), 0600) != 0 ||
         ::bind(listener_.number(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) !=
             0 ||

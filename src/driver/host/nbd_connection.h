@@ -25,7 +25,7 @@ absl::StatusOr<NbdHandle> ConnectNbd(const std::string& path);
 
 // For one thread. A request that the server did not answer before it ended is made again once
 // another server listens at the path, however long that takes: reads and writes of a block device
-// can be repeated, and a client that was told of an error would have lost its disk.
+// can be repeated, and an error would cost the device its users.
 class NbdConnection {
  public:
   // The result of a request that was given up because of the stop signal: neither done nor failed.

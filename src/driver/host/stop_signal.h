@@ -1,4 +1,4 @@
-// Tells several threads at once to stop.
+// A signal that stops several threads.
 #ifndef CBT_DRIVER_HOST_STOP_SIGNAL_H_
 #define CBT_DRIVER_HOST_STOP_SIGNAL_H_
 

@@ -26,7 +26,7 @@ absl::StatusOr<uint64_t> SizeOf(const std::string& socket) {
   const absl::StatusOr<NbdHandle> server = ConnectNbd(socket);
   if (!server.ok()) return server.status();
   const int64_t size = ::nbd_get_size(server->get());
-  if (size < 0) return absl::UnavailableError(socket + ": the server tells no size");
+  if (size < 0) return absl::UnavailableError(socket + ": the server gives no size");
   return static_cast<uint64_t>(size);
 }
 
@@ -82,7 +82,7 @@ class VolumeHost::Attached {
   absl::Status Stop() {
     const std::string directory = host_.paths_.FuseDirectory(volume_);
     const bool lost = disk_ == nullptr || disk_->ended() || !serving();
-    // Lazily if nobody could answer any more.
+    // Lazily if no server can answer.
     const absl::Status unmounted = lost ? UnmountLazily(directory) : Unmount(directory);
     if (!unmounted.ok()) return unmounted;
     StopWatching();
@@ -91,14 +91,14 @@ class VolumeHost::Attached {
     OwnedDescriptor connection;
     host_.Take(volume_, session, connection);
     if (::rmdir(directory.c_str()) != 0 && errno != ENOENT) return FileError(directory, errno);
-    host_.TellObserver([this](HostObserver& observer) { observer.Dropped(volume_); });
+    host_.CallObserver([this](HostObserver& observer) { observer.Dropped(volume_); });
     return server_.End();
   }
 
   bool watched() const noexcept { return watcher_.joinable(); }
 
-  // Told to a new observer.
-  void TellAll(HostObserver& observer) {
+  // The present state, for a new observer.
+  void ReportAll(HostObserver& observer) {
     if (disk_ != nullptr && !disk_->ended()) {
       if (absl::StatusOr<OwnedDescriptor> copy = disk_->Duplicate(); copy.ok()) {
         observer.Kept(volume_, disk_->session(), *std::move(copy));
@@ -110,7 +110,7 @@ class VolumeHost::Attached {
   void Drain() {
     if (disk_ == nullptr) return;
     disk_->Stop();
-    host_.TellObserver([this](HostObserver& observer) {
+    host_.CallObserver([this](HostObserver& observer) {
       observer.Kept(volume_, disk_->session(), OwnedDescriptor());
     });
   }
@@ -133,7 +133,7 @@ class VolumeHost::Attached {
       const std::lock_guard lock(health_mutex_);
       health_ = health;
     }
-    host_.TellObserver([&](HostObserver& observer) { observer.Changed(volume_, health); });
+    host_.CallObserver([&](HostObserver& observer) { observer.Changed(volume_, health); });
   }
 
   absl::Status ShowFile(bool read_only, const FuseSession* session, OwnedDescriptor connection) {
@@ -149,13 +149,13 @@ class VolumeHost::Attached {
         Show(*std::move(adopted));
         return absl::OkStatus();
       }
-      // What waits for an answer must not wait for ever.
+      // Requests that wait must fail now: no answer can come.
       if (::umount2(directory.c_str(), MNT_FORCE | UMOUNT_NOFOLLOW) != 0 && errno != EBUSY &&
           errno != EINVAL) {
         return FileError(directory, errno);
       }
     }
-    // Of a connection that nobody has any more.
+    // Of a connection that was closed.
     if (absl::Status gone = UnmountLazily(directory); !gone.ok()) return gone;
     if (absl::Status made = MakeFolder(directory, /*sync=*/false); !made.ok()) return made;
     const absl::StatusOr<uint64_t> size = SizeOf(socket());
@@ -170,7 +170,7 @@ class VolumeHost::Attached {
   void Show(std::unique_ptr<FuseDisk> disk) {
     disk_ = std::move(disk);
     if (absl::StatusOr<OwnedDescriptor> copy = disk_->Duplicate(); copy.ok()) {
-      host_.TellObserver([&](HostObserver& observer) {
+      host_.CallObserver([&](HostObserver& observer) {
         observer.Kept(volume_, disk_->session(), *std::move(copy));
       });
     }
@@ -266,10 +266,10 @@ void VolumeHost::PutBack(const std::string& volume, const FuseSession& session,
   given_.insert_or_assign(volume, std::pair(session, std::move(connection)));
 }
 
-template <typename Tell>
-void VolumeHost::TellObserver(Tell tell) {
+template <typename Call>
+void VolumeHost::CallObserver(Call call) {
   const std::lock_guard lock(observer_mutex_);
-  if (observer_ != nullptr) tell(*observer_);
+  if (observer_ != nullptr) call(*observer_);
 }
 
 std::vector<std::shared_ptr<VolumeHost::Attached>> VolumeHost::All() const {
@@ -316,7 +316,7 @@ void VolumeHost::SetObserver(HostObserver* observer) {
   if (observer == nullptr) return;
   for (const std::shared_ptr<Attached>& attached : All()) {
     const std::lock_guard lock(attached->mutex);
-    TellObserver([&](HostObserver& present) { attached->TellAll(present); });
+    CallObserver([&](HostObserver& present) { attached->ReportAll(present); });
   }
 }
 

@@ -36,7 +36,7 @@ struct VolumeHealth {
   std::string error = {};  // why it can't be started again; empty: it can, or need not
 };
 
-// What a host tells whoever keeps its sessions. Called from several threads, one call at a time.
+// Receives a host's sessions and what changes. Called from several threads, one call at a time.
 class HostObserver {
  public:
   virtual ~HostObserver() = default;
@@ -59,8 +59,8 @@ class VolumeHost {
   VolumeHost(const VolumeHost&) = delete;
   VolumeHost& operator=(const VolumeHost&) = delete;
 
-  // Serves the volume. A file outlives its server, which is started again whenever it ends; without
-  // one, whoever was connected has seen errors, and the next call starts it.
+  // Serves the volume. A file outlives its server, which is started again whenever it ends. Without
+  // a file, the server's clients have seen errors, and the next call starts it.
   // Errors: those of VolumeServer::Start() and FuseDisk::Mount().
   absl::Status Serve(const ServeRequest& request);
   // Everything that was written to it must be flushed. OK if it is not attached.
@@ -70,7 +70,8 @@ class VolumeHost {
   // A session that an earlier host has left, for Serve().
   void Give(const std::string& volume, const FuseSession& session, OwnedDescriptor connection);
 
-  // Tells `observer` all there is, and every change until SetObserver(nullptr) has returned.
+  // Reports the present state to `observer`, then every change until SetObserver(nullptr) has
+  // returned.
   void SetObserver(HostObserver* observer);
   // Answers what has been read and reads no more; the observer learns how that went.
   void Drain();
@@ -86,8 +87,8 @@ class VolumeHost {
   // The session that was given for the volume, if any.
   bool Take(const std::string& volume, FuseSession& session, OwnedDescriptor& connection);
   void PutBack(const std::string& volume, const FuseSession& session, OwnedDescriptor connection);
-  template <typename Tell>
-  void TellObserver(Tell tell);
+  template <typename Call>
+  void CallObserver(Call call);
 
   const VolumePaths paths_;
   const std::string plugin_;

@@ -201,7 +201,7 @@ TEST_F(FuseDiskTest, NAAnotherProcessGoesOnWhereAKilledOneWas) {
   Serve();
   auto adopted = FuseDisk::Adopt(std::move(message.descriptor), session, socket_);
   if (!session.resends) {
-    // What was read is lost, so whoever waits must be told.
+    // What was read is lost, so the writers must fail.
     EXPECT_EQ(adopted.status().code(), absl::StatusCode::kFailedPrecondition);
     umount2(directory_.c_str(), MNT_FORCE);
     for (std::thread& writer : writers) writer.join();
@@ -251,7 +251,7 @@ TEST_F(FuseDiskTest, NAOneThatLeftRequestsUnansweredIsNotClean) {
   session.resends = false;
   EXPECT_EQ(FuseDisk::Adopt(std::move(kept), session, socket_).status().code(),
             absl::StatusCode::kFailedPrecondition);
-  // Nobody has the connection any more.
+  // The connection is closed.
   writer.join();
   EXPECT_EQ(result, -1);
 }

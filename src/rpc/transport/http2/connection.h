@@ -21,11 +21,11 @@
 #include "rpc/transport/http2/header_block.h"
 #include "rpc/transport/http2/memory.h"
 #include "rpc/transport/http2/output_queue.h"
-#include "rpc/transport/http2/peer_address.h"
 #include "rpc/transport/http2/peer_guard.h"
 #include "rpc/transport/http2/request_rules.h"
 #include "rpc/transport/http2/socket_stream.h"
 #include "rpc/transport/http2/stream.h"
+#include "rpc/transport/peer_address.h"
 
 namespace cbt::rpc::http2 {
 

@@ -1,4 +1,4 @@
-#include "rpc/transport/http2/peer_address.h"
+#include "rpc/transport/peer_address.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-namespace cbt::rpc::http2 {
+namespace cbt::rpc {
 
 std::string PeerAddressOf(int fd) {
   sockaddr_storage storage = {};
@@ -30,4 +30,4 @@ std::string PeerAddressOf(int fd) {
   return text;
 }
 
-}  // namespace cbt::rpc::http2
+}  // namespace cbt::rpc
