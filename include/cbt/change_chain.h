@@ -45,8 +45,8 @@ struct ChainSnapshot {
 // one process at a time can open a chain for changes. In a child that it forks, every call that can
 // fail fails with FAILED_PRECONDITION. Any number of processes may read meanwhile. They see the
 // state that they opened, never a mixture; once a change has removed a file that they need and have
-// not opened yet, they get ABORTED and have to open the chain again. A change that failed only while being synced may be on disk
-// nevertheless; the object then shows what is on disk.
+// not opened yet, they get ABORTED and have to open the chain again. A change that failed only
+// while being synced may be on disk nevertheless; the object then shows what is on disk.
 class ChangeChain {
  public:
   enum class Access { kRead, kChange };

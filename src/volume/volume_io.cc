@@ -132,7 +132,7 @@ absl::Status TrackedVolume::Core::Write(uint64_t offset, std::span<const uint8_t
 }
 
 absl::Status TrackedVolume::Core::Zero(Extent extent, bool may_trim, Durability durability,
-                                        ZeroCost cost) {
+                                       ZeroCost cost) {
   bool slow = false;
   absl::Status status = Changing(
       extent,

@@ -40,8 +40,8 @@ absl::Status PrintStream(ExtentCursor& cursor, const PrintOptions& options) {
   const std::unique_ptr<ExtentWriter> writer = MakeExtentWriter(
       output, {.format = options.stream.format.value_or(DefaultFormat()),
                .type = options.type,
-                .capacity = options.capacity_known ? std::optional(cursor.capacity()) : std::nullopt,
-                .source = options.source,
+               .capacity = options.capacity_known ? std::optional(cursor.capacity()) : std::nullopt,
+               .source = options.source,
                .starting_offset = options.stream.starting_offset,
                .ending_offset = options.ending_offset,
                .tuples_per_object = static_cast<uint32_t>(options.stream.max_results),

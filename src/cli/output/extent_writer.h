@@ -30,7 +30,7 @@ struct AnswerSource {
 struct WriterOptions {
   Format format = Format::kNdjson;
   BlockMetadataType type = BlockMetadataType::kVariableLength;
-  std::optional<uint64_t> capacity = {};   // bytes; unset: unknown
+  std::optional<uint64_t> capacity = {};  // bytes; unset: unknown
   AnswerSource source{};
   uint64_t starting_offset = 0;            // bytes
   uint64_t ending_offset = ~uint64_t{0};   // bytes; what was requested ends here or at the capacity
