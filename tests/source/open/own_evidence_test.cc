@@ -107,14 +107,12 @@ TEST_F(OwnEvidenceTest, SBEveryFlippedBitOfAPartcloneHeaderIsFound) {
     for (int bit = 0; bit < 8; ++bit) {
       std::string flipped = sound;
       flipped[at] = static_cast<char>(flipped[at] ^ (1 << bit));
-      const auto stream = MakeMemoryStream(
-          {reinterpret_cast<const uint8_t*>(flipped.data()), flipped.size()}, "image");
+      const auto stream = MakeMemoryStream(std::move(flipped), "image");
       EXPECT_FALSE(ReadPartclone(*stream).ok()) << at << " bit " << bit;
     }
   }
   for (size_t size = 0; size < sound.size(); ++size) {
-    const auto stream =
-        MakeMemoryStream({reinterpret_cast<const uint8_t*>(sound.data()), size}, "image");
+    const auto stream = MakeMemoryStream(sound.substr(0, size), "image");
     EXPECT_FALSE(ReadPartclone(*stream).ok()) << size;
   }
   const std::string contradiction = WritePartclone("\x0f", {.blocks = 9, .device_bytes = 8 * 4096});
@@ -186,8 +184,7 @@ TEST_F(OwnEvidenceTest, SFBase64InPiecesIsTheSameAsAtOnce) {
   const std::string text = absl::Base64Escape(std::string(7, '\x5a') + bytes);
   const DenseBitmapLayout layout = {.granularity = 512, .header_bytes = 7};
   const auto answer = [&](const std::string& encoded) -> absl::StatusOr<Ranges> {
-    const auto stream = MakeMemoryStream(
-        {reinterpret_cast<const uint8_t*>(encoded.data()), encoded.size()}, "bits");
+    const auto stream = MakeMemoryStream(encoded, "bits");
     const auto cursor = ReadDenseBitmap(*stream, true, layout, 32 * 512);
     if (!cursor.ok()) return cursor.status();
     return test::Drain(**cursor);
