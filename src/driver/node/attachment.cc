@@ -55,7 +55,7 @@ std::vector<std::string> Attachment::Find(const std::string& id) const {
 }
 
 bool Attachment::IsOurs(const std::string& id, const std::string& device) const {
-  return IsNbdDeviceOf(device, catalog_.NbdSocket(id)) || IsLoopDeviceOf(device, FuseFile(id));
+  return IsNbdDeviceOf(device, paths_.NbdSocket(id)) || IsLoopDeviceOf(device, paths_.FuseFile(id));
 }
 
 absl::StatusOr<AttachedDevice> Attachment::Hold(const std::string& id,
