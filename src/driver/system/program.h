@@ -1,4 +1,4 @@
-// Programs of the system that the driver runs: nbdkit, nbdfuse, losetup, mkfs.
+// Programs of the system that the driver runs: nbdkit, losetup, mkfs.
 #ifndef CBT_DRIVER_SYSTEM_PROGRAM_H_
 #define CBT_DRIVER_SYSTEM_PROGRAM_H_
 

@@ -282,13 +282,24 @@ class Demo:
             with contextlib.suppress(OSError), open(backing, encoding="utf-8") as file:
                 if file.read().startswith(self.folder + "/"):
                     subprocess.run(["losetup", "--detach", f"/dev/{device}"], check=False)
-        # nbdkit and nbdfuse, which the driver leaves running: by their command lines.
+        # The volume host, which would start servers again, and then these: the driver leaves them
+        # running.
+        for role in ("volume-host", "nbdkit"):
+            for process in self.processes_of(role):
+                with contextlib.suppress(OSError):
+                    os.kill(process, signal.SIGKILL)
+
+    def processes_of(self, role):
+        """Processes of the demo's folder, by their command lines."""
+        found = []
         for process in filter(str.isdigit, os.listdir("/proc")):
+            program, words = "", []
             with contextlib.suppress(OSError), open(f"/proc/{process}/cmdline", "rb") as command:
-                words = command.read().decode(errors="replace").split("\0")
-                if int(process) != os.getpid() and words[0] in ("nbdkit", "nbdfuse") and any(
-                        self.folder + "/" in word for word in words):
-                    os.kill(int(process), signal.SIGKILL)
+                program, *words = command.read().decode(errors="replace").split("\0")
+            if role in (os.path.basename(program), *words[:1]) and any(
+                    self.folder + "/" in word for word in words):
+                found.append(int(process))
+        return found
 
 
 def main():

@@ -67,7 +67,7 @@ def missing_devices():
     if os.geteuid() != 0:
         return ["root's rights"]
     needed = [path for path in ("/dev/fuse", "/dev/loop-control") if not os.path.exists(path)]
-    programs = ("nbdfuse", "losetup", "mkfs.ext4", "resize2fs", "blkid", "mount")
+    programs = ("losetup", "mkfs.ext4", "resize2fs", "blkid", "mount")
     return needed + [name for name in programs if shutil.which(name) is None]
 
 
@@ -152,7 +152,8 @@ class MountedVolume(InUse):
     def described(self):
         with open("/proc/self/mounts", encoding="utf-8") as mounts:
             device = next(line.split()[0] for line in mounts if f" {self.target} " in line)
-        return f"ext4 on {device}, on nbdfuse, on nbdkit with the plugin, which marks each write"
+        return (f"ext4 on {device}, on a file of the volume host, on nbdkit with the plugin, which "
+                "marks each write")
 
     def put(self, name, data, offset=None):
         flags = os.O_WRONLY | os.O_CREAT
