@@ -90,6 +90,11 @@ bool HostClient::HasFile(const std::string& volume) const {
   return Retry([&] { return ::poll(&ask, 1, 0); }) >= 0 && (ask.revents & POLLERR) == 0;
 }
 
+bool HostClient::connected() const {
+  const std::lock_guard lock(mutex_);
+  return connected_;
+}
+
 size_t HostClient::unserved() const {
   const std::lock_guard lock(mutex_);
   if (!connected_) return health_.size();
@@ -108,6 +113,15 @@ void HostClient::SetConnected(bool connected) {
     connected_ = connected;
   }
   changed_.notify_all();
+}
+
+// What an earlier host has said is not true of this one, which may fail to serve a volume.
+void HostClient::DoubtHealth() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [volume, health] : health_) {
+    health.serving = false;
+    health.error = "the volume host has started again, and could not serve the volume yet";
+  }
 }
 
 // Connects to the host, whom it starts if that is its task.
@@ -202,6 +216,7 @@ void HostClient::Run() {
   for (;;) {
     const absl::StatusOr<OwnedDescriptor> socket = Connect();
     if (!socket.ok()) return;
+    DoubtHealth();
     if (!GiveBack(socket->number()).ok() || !WaitUntilReady(socket->number()).ok()) {
       if (stop_.WaitFor(kConnectPause)) return;
       continue;
@@ -210,8 +225,8 @@ void HostClient::Run() {
     // What the host sends meanwhile waits in the socket.
     std::thread ask([this] { options_.connected(); });
     Listen(socket->number());
-    ask.join();
     SetConnected(false);
+    ask.join();
     if (stop_.IsSet()) return;
   }
 }

@@ -25,7 +25,8 @@ struct HostClientOptions {
   // The program and arguments of a host to start where none runs; empty: another one starts it.
   std::vector<std::string> program;
   // Called after every connection to a host, with what has been kept already given back: the place
-  // to ask for all volumes that should be attached. From a thread of the client's.
+  // to ask for all volumes that should be attached. From a thread of the client's, which waits for
+  // it: it must return soon once connected() is false.
   std::function<void()> connected;
   // Called when the health of a volume has changed. From the same thread.
   std::function<void(const std::string& volume, const VolumeHealth& health)> changed;
@@ -50,6 +51,8 @@ class HostClient {
   // True if the volume is shown as a file whose requests are answered or wait: it is mounted, and
   // its connection was not aborted. Asks the kernel, and never waits.
   bool HasFile(const std::string& volume) const;
+  // True while a host answers.
+  bool connected() const;
   // Nothing for a volume that is not attached.
   std::optional<VolumeHealth> health(const std::string& volume) const;
   // Volumes that are attached and not served at present, and how often servers were started again.
@@ -65,6 +68,7 @@ class HostClient {
   void Listen(int socket);
   void Learn(HostMessage message);
   void SetConnected(bool connected);
+  void DoubtHealth();
 
   const HostClientOptions options_;
   StopSignal stop_;

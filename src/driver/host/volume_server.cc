@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -55,9 +56,18 @@ bool WaitForEnd(const OwnedDescriptor& process, std::chrono::milliseconds time) 
   return Retry([&] { return ::poll(&wait, 1, static_cast<int>(time.count())); }) > 0;
 }
 
+// The first process of a container is the parent of all that stay in the background.
+void Reap(const OwnedDescriptor& process) {
+  siginfo_t ended = {};
+  if (process.has_value()) {
+    ::waitid(P_PIDFD, static_cast<id_t>(process.number()), &ended, WEXITED | WNOHANG);
+  }
+}
+
 }  // namespace
 
 absl::Status VolumeServer::Start() {
+  Reap(process_);
   const std::string control = paths_.ControlSocket(id_);
   const std::string socket = paths_.NbdSocket(id_);
   process_ = FindServer(paths_.PidFile(id_), socket);
@@ -89,6 +99,7 @@ absl::Status VolumeServer::End() {
       return FileError(paths_.PidFile(id_), errno);
     }
     if (!WaitForEnd(process_, kStopTime)) return absl::UnavailableError("nbdkit does not end");
+    Reap(process_);
     process_ = {};
   } else if (IsListening(paths_.ControlSocket(id_))) {
     return absl::FailedPreconditionError(

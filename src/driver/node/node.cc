@@ -25,6 +25,9 @@
 namespace cbt::driver {
 namespace {
 
+constexpr std::chrono::milliseconds kFirstServePause{100};
+constexpr std::chrono::milliseconds kLongestServePause{30'000};
+
 constexpr char kDefaultFileSystem[] = "ext4";
 
 absl::Status CheckPath(std::string_view what, const std::string& path) {
@@ -100,12 +103,27 @@ Node::Node(Store& store, NodeOptions options)
 }
 
 // Also after the host was started again: it knows nothing then but what it was given back.
+// What can't be served at once is tried again: its users wait.
 void Node::ServeAttached() {
+  std::vector<std::string> waiting;
   for (const Volume& volume : store_.catalog().AllVolumes()) {
-    if (!volume.node.has_value() || ending_) continue;
-    if (absl::Status served = ServeAgain(volume.id); !served.ok()) {
-      options_.report(volume.id, served);
+    if (volume.node.has_value()) waiting.push_back(volume.id);
+  }
+  const auto over = [this] { return ending_ || !host_.connected(); };
+  std::chrono::milliseconds pause = kFirstServePause;
+  for (bool first = true;; first = false) {
+    std::erase_if(waiting, [&](const std::string& id) {
+      if (over()) return false;
+      const absl::Status served = ServeAgain(id);
+      if (first && !served.ok()) options_.report(id, served);
+      return served.ok() || absl::IsNotFound(served);
+    });
+    if (waiting.empty()) return;
+    for (auto slept = pause.zero(); slept < pause; slept += kFirstServePause) {
+      if (over()) return;
+      std::this_thread::sleep_for(kFirstServePause);
     }
+    pause = std::min(2 * pause, kLongestServePause);
   }
 }
 
@@ -118,7 +136,7 @@ absl::Status Node::ServeAgain(const std::string& id) {
       return node.has_value() ? attachment_.ServeAgain(id, *node) : absl::OkStatus();
     }
     // Another call is at it, and may have failed before there was a host.
-    if (!absl::IsAborted(locked.status()) || ending_) return locked.status();
+    if (!absl::IsAborted(locked.status()) || ending_ || !host_.connected()) return locked.status();
     std::this_thread::sleep_for(kPause);
   }
 }
