@@ -72,6 +72,7 @@ class ControlClient {
   // Errors: NOT_FOUND.
   absl::StatusOr<SnapshotInfo> FindSnapshot(std::string_view id);
   absl::Status Resize(uint64_t capacity);
+  absl::Status Revert(const std::string& id);
   absl::StatusOr<VolumeStatus> Status();
 
  private:

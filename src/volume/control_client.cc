@@ -116,6 +116,10 @@ absl::Status ControlClient::Resize(uint64_t capacity) {
   return core_->Ask({.kind = ControlRequest::Kind::kResize, .capacity = capacity}).status();
 }
 
+absl::Status ControlClient::Revert(const std::string& id) {
+  return core_->Ask({.kind = ControlRequest::Kind::kRevert, .id = id}).status();
+}
+
 absl::StatusOr<VolumeStatus> ControlClient::Status() {
   absl::StatusOr<ControlAnswer> answer = core_->Ask({.kind = ControlRequest::Kind::kStatus});
   if (!answer.ok()) return answer.status();

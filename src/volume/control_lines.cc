@@ -27,11 +27,12 @@ struct KindName {
   Kind kind;
   std::string_view name;
 };
-constexpr std::array<KindName, 6> kKinds = {{{Kind::kSnapshot, "snapshot"},
+constexpr std::array<KindName, 7> kKinds = {{{Kind::kSnapshot, "snapshot"},
                                              {Kind::kDelete, "delete"},
                                              {Kind::kList, "list"},
                                              {Kind::kFind, "find"},
                                              {Kind::kResize, "resize"},
+                                             {Kind::kRevert, "revert"},
                                              {Kind::kStatus, "status"}}};
 
 // Reads the members of an object, and remembers whether one was missing or of another type.
@@ -172,11 +173,11 @@ absl::StatusOr<ControlRequest> DecodeRequest(std::string_view line) {
                                          [&](const KindName& each) { return each.name == name; });
   if (named == kKinds.end()) {
     return absl::InvalidArgumentError(
-        "expected a \"request\" of snapshot, delete, list, find, resize, status");
+        "expected a \"request\" of snapshot, delete, list, find, resize, revert, status");
   }
   ControlRequest request{.kind = named->kind};
   if (request.kind == Kind::kSnapshot || request.kind == Kind::kDelete ||
-      request.kind == Kind::kFind) {
+      request.kind == Kind::kFind || request.kind == Kind::kRevert) {
     request.id = members.Text("id");
   }
   if (request.kind == Kind::kList && members.Has("after")) request.after = members.Text("after");

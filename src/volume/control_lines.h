@@ -24,9 +24,9 @@ inline constexpr size_t kMaxAnswerBytes = size_t{4} << 20;
 inline constexpr uint64_t kMaxPage = 1000;  // snapshots in an answer
 
 struct ControlRequest {
-  enum class Kind { kSnapshot, kDelete, kList, kFind, kResize, kStatus };
+  enum class Kind { kSnapshot, kDelete, kList, kFind, kResize, kRevert, kStatus };
   Kind kind = Kind::kStatus;
-  std::string id = {};     // kSnapshot, kDelete, kFind
+  std::string id = {};     // kSnapshot, kDelete, kFind, kRevert
   std::string after = {};  // kList: the last id of the page before; empty: from the oldest
   uint64_t capacity = 0;   // kResize
 };

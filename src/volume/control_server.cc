@@ -63,6 +63,8 @@ ControlAnswer Carry(TrackedVolume& volume, const ControlRequest& request) {
       return one(volume.FindSnapshot(request.id));
     case ControlRequest::Kind::kResize:
       return {.status = volume.Resize(request.capacity)};
+    case ControlRequest::Kind::kRevert:
+      return {.status = volume.Revert(request.id)};
     case ControlRequest::Kind::kStatus:
       break;
   }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <memory>
 #include <new>
@@ -133,6 +134,39 @@ int PunchHole(int file, Extent range) noexcept {
          }) == 0
              ? 0
              : errno;
+}
+
+int WriteZeros(int file, Extent range) noexcept {
+  static constexpr std::array<uint8_t, 64 * kKiB> kZeros = {};
+  while (range.length > 0) {
+    const size_t part = std::min<uint64_t>(range.length, kZeros.size());
+    if (const int error = WriteAt(file, {kZeros.data(), part}, range.offset); error != 0) {
+      return error;
+    }
+    range = {range.offset + part, range.length - part};
+  }
+  return 0;
+}
+
+int RestoreRange(int from, uint64_t size, int to, Extent range) noexcept {
+  while (range.length > 0) {
+    DataRun run = {range.end(), true};
+    int error = 0;
+    if (range.offset < size) {
+      error = FindRun(from, {range.offset, std::min(range.length, size - range.offset)}, run);
+      if (error != 0) return error;
+    }
+    const Extent part{range.offset, run.end - range.offset};
+    if (run.hole) {
+      error = PunchHole(to, part);
+      if (CannotAllocate(error)) error = WriteZeros(to, part);
+    } else {
+      error = CopyRange(from, to, part, CopyTarget::kAnything);
+    }
+    if (error != 0) return error;
+    range = {run.end, range.end() - run.end};
+  }
+  return 0;
 }
 
 bool CannotAllocate(int error) noexcept {

@@ -27,6 +27,14 @@ int CopyRange(int from, int to, Extent range, CopyTarget target) noexcept;
 // Releases the space of the range, which reads as zeros then. Returns 0 or an error number.
 int PunchHole(int file, Extent range) noexcept;
 
+// Writes zeros to the range. Returns 0 or an error number.
+int WriteZeros(int file, Extent range) noexcept;
+
+// Makes the bytes of `range` in `to` equal to those in `from`, whatever `to` has: holes become
+// holes where that is possible. `from` has `size` bytes; what is beyond them reads as zeros.
+// Returns 0 or an error number.
+int RestoreRange(int from, uint64_t size, int to, Extent range) noexcept;
+
 // True for the errors of file systems that can't allocate or release parts of a file.
 bool CannotAllocate(int error) noexcept;
 

@@ -54,6 +54,9 @@ absl::StatusOr<SnapshotInfo> TrackedVolume::TakeSnapshot(const std::string& id) 
 absl::Status TrackedVolume::DeleteSnapshot(const std::string& id) {
   return core_->DeleteSnapshot(id);
 }
+absl::Status TrackedVolume::Revert(const std::string& id) { return core_->Revert(id); }
+absl::Status TrackedVolume::Attach() { return core_->Attach(); }
+void TrackedVolume::Detach() noexcept { core_->Detach(); }
 std::vector<SnapshotInfo> TrackedVolume::snapshots() const { return core_->snapshots(); }
 absl::StatusOr<SnapshotInfo> TrackedVolume::FindSnapshot(std::string_view id) const {
   return core_->FindSnapshot(id);

@@ -13,6 +13,7 @@
 //   MANIFEST        name, capacity, granularity, which tracker is in use
 //   data            the volume, a sparse file of its capacity
 //   CLOSED          how `data` was when the volume was closed
+//   REVERT          the snapshot to which the volume is going back; missing otherwise
 //   tracker-N/      the ChangeTracker: what was written since the newest snapshot
 //   chain/          the ChangeChain: what changed between neighbouring snapshots
 //   snapshots/ID    the data of a snapshot (ID#N if the id was used before), a sparse file that
@@ -118,8 +119,8 @@ struct VolumeStatus {
 
 // Thread-safe. Read(), Write(), Zero(), Trim(), Flush() and Extents() run in parallel and wait for
 // nothing but the disk, a moment of each TakeSnapshot() and Resize(), and the copy of a region (256
-// KiB) for an unfinished snapshot. TakeSnapshot(), DeleteSnapshot() and Resize() run one at a time;
-// others wait. In a forked child every call fails with FAILED_PRECONDITION.
+// KiB) for an unfinished snapshot. TakeSnapshot(), DeleteSnapshot(), Resize() and Revert() run one
+// at a time; others wait. In a forked child every call fails with FAILED_PRECONDITION.
 //
 // Errors of all I/O: OUT_OF_RANGE past the capacity; RESOURCE_EXHAUSTED if the disk is full,
 // UNAVAILABLE or others as FileError(). A write that failed may have been done in part, and is
@@ -206,6 +207,26 @@ class TrackedVolume {
   // Errors: INVALID_ARGUMENT for the id; file errors: the call can be repeated, and the snapshot
   //         may be gone.
   absl::Status DeleteSnapshot(const std::string& id);
+
+  // Makes the contents those of a snapshot again. The capacity and all snapshots stay; what is
+  // beyond the snapshot's size reads as zeros. Whatever changed since the snapshot counts as
+  // changed once more, so deltas over the revert are complete from any base, and as exact as
+  // before. Durable when it returns. Meanwhile I/O fails with UNAVAILABLE, and so may other calls.
+  //
+  // If it fails or is killed halfway, no caller sees the mixture: every call fails with
+  // UNAVAILABLE, and the next Open() finishes it, or fails.
+  //
+  // Errors: INVALID_ARGUMENT for the id, NOT_FOUND; UNAVAILABLE while the snapshot is being copied;
+  //         FAILED_PRECONDITION while somebody is attached; DATA_LOSS if the snapshot's file has
+  //         another size; RESOURCE_EXHAUSTED, file errors.
+  // Cost:   what changed since the snapshot is cloned or copied.
+  absl::Status Revert(const std::string& id);
+
+  // For users that remember what they have read, as clients of NBD do: Revert() is refused from
+  // Attach() until Detach(), of which each is called once.
+  // Errors: UNAVAILABLE during Revert().
+  absl::Status Attach();
+  void Detach() noexcept;
 
   // Oldest first.
   std::vector<SnapshotInfo> snapshots() const;

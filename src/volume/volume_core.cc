@@ -230,13 +230,14 @@ absl::Status TrackedVolume::Core::Open() {
   RemoveSuperseded();
   if (absl::Status status = RemoveHidden(); !status.ok()) NoteError(status);
   if (!replaced_.ok()) NoteError(replaced_);
+  if (absl::Status status = ResumeRevert(); !status.ok()) return status;
   open_.store(true);
   worker_ = std::thread([this] { Work(); });
   return absl::OkStatus();
 }
 
 absl::Status TrackedVolume::Core::Close() {
-  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  if (!process_.IsOurs()) return CopiedByFork("the volume");
   const std::lock_guard<std::mutex> only(close_);
   if (absl::Status status = CheckUsable(); !status.ok()) return status;
   {

@@ -52,6 +52,9 @@ class TrackedVolume::Core {
   absl::StatusOr<SnapshotInfo> TakeSnapshot(const std::string& id);
   absl::Status DeleteSnapshot(const std::string& id);
   absl::Status Resize(uint64_t capacity);
+  absl::Status Revert(const std::string& id);  // volume_revert.cc
+  absl::Status Attach();
+  void Detach() noexcept;
 
   std::vector<SnapshotInfo> snapshots() const;
   absl::StatusOr<SnapshotInfo> FindSnapshot(std::string_view id) const;
@@ -71,6 +74,7 @@ class TrackedVolume::Core {
 
   // OK while the volume is open in this process.
   absl::Status CheckUsable() const;
+  static absl::Status Reverting();
   absl::Status CheckInside(Extent extent) const;
   // Runs `change`, which returns an error number, between the marks of the tracker.
   template <typename Change>
@@ -84,6 +88,11 @@ class TrackedVolume::Core {
   absl::StatusOr<std::unique_ptr<ChangeTracker>> MakeNextTracker(const VolumeManifest& next);
   absl::Status SwitchTracker(const VolumeManifest& next, std::unique_ptr<ChangeTracker> tracker);
   absl::Status ResumeCopies();
+  absl::Status MarkSince(const std::string& name);
+  absl::Status FinishRevert(int snapshot, uint64_t size);
+  absl::StatusOr<OwnedDescriptor> OpenSnapshot(const std::string& name, uint64_t size) const;
+  absl::Status ResumeRevert();
+  absl::Status RevertUnused(const std::string& id);
   // Removes files of snapshots whose id a newer one has.
   void RemoveSuperseded();
   // Removes the snapshots from the chain that have no file, apart from the newest.
@@ -121,6 +130,8 @@ class TrackedVolume::Core {
   VolumeManifest manifest_;  // changes under admin_, except for the constant name and granularity
   OwnedDescriptor data_;
   std::atomic<bool> open_{false};
+  // No user may attach. Together with !open_: `data` may be a mixture, now or until Open().
+  std::atomic<bool> reverting_{false};
 
   mutable WriteGate gate_;
   // Change while the gate is held.
@@ -150,6 +161,7 @@ class TrackedVolume::Core {
   bool stopping_ = false;
   Copies to_copy_;  // copies_, without those that have failed
   std::string last_error_;
+  uint64_t users_ = 0;       // see Attach()
   bool repair_ = false;      // asked for
   std::string write_error_;  // why writes fail, until they are repaired
   std::thread worker_;

@@ -40,7 +40,7 @@ absl::StatusOr<std::string> RandomName() {
 bool IsOfVolume(std::string_view name) {
   return name == kManifestName || name == kDataName || name == kChainName ||
          name == kSnapshotsName || name == kCopyingName || name == kClosedName ||
-         name == kLockName || name.starts_with(kTrackerPrefix) ||
+         name == kRevertName || name == kLockName || name.starts_with(kTrackerPrefix) ||
          (name.starts_with(".") && name.ends_with(kPartialExtension));
 }
 

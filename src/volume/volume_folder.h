@@ -20,6 +20,7 @@ namespace cbt::volume {
 
 inline constexpr char kDataName[] = "data";
 inline constexpr char kChainName[] = "chain";
+inline constexpr char kRevertName[] = "REVERT";
 inline constexpr char kSnapshotsName[] = "snapshots";
 inline constexpr char kCopyingName[] = "copying";
 inline constexpr std::string_view kTrackerPrefix = "tracker-";

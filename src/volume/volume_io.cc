@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <utility>
 
@@ -13,18 +12,6 @@
 
 namespace cbt::volume {
 namespace {
-
-int WriteZeros(int file, Extent extent) noexcept {
-  static constexpr std::array<uint8_t, 64 * kKiB> kZeros = {};
-  while (extent.length > 0) {
-    const size_t part = std::min<uint64_t>(extent.length, kZeros.size());
-    if (const int error = WriteAt(file, {kZeros.data(), part}, extent.offset); error != 0) {
-      return error;
-    }
-    extent = {extent.offset + part, extent.length - part};
-  }
-  return 0;
-}
 
 int ZeroRange(int file, Extent extent) noexcept {
   return Retry([&] {
@@ -44,9 +31,15 @@ absl::Status NotFast() {
 absl::Status TrackedVolume::Core::CheckUsable() const {
   if (!process_.IsOurs()) return CopiedByFork("the volume");
   if (!open_.load(std::memory_order_relaxed)) {
+    if (reverting_.load()) return Reverting();
     return absl::FailedPreconditionError("the volume is closed");
   }
   return absl::OkStatus();
+}
+
+absl::Status TrackedVolume::Core::Reverting() {
+  return absl::UnavailableError(
+      "the volume is going back to a snapshot; if that has failed, restart its server");
 }
 
 absl::Status TrackedVolume::Core::CheckInside(Extent extent) const {

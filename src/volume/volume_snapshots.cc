@@ -366,12 +366,19 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> TrackedVolume::Core::Allocated(
 
 VolumeStatus TrackedVolume::Core::status() const {
   VolumeStatus status;
-  if (!CheckUsable().ok()) return status;
+  if (!process_.IsOurs()) return status;
   const std::lock_guard<std::mutex> admin(admin_);
-  if (!CheckUsable().ok()) return status;
+  const absl::Status usable = CheckUsable();
+  if (!usable.ok() && !reverting_.load()) return status;
   status.name = manifest_.name;
   status.capacity = manifest_.capacity;
   status.granularity = manifest_.granularity;
+  if (!usable.ok()) {
+    status.changed_bytes = status.capacity;
+    status.exact = false;
+    status.last_error = std::string(usable.message());
+    return status;
+  }
   status.snapshots = records_.size();
   status.copying = copies_.size();
   status.exact = replaced_.ok();

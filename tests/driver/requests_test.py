@@ -3,6 +3,7 @@ understood, not offered or out of range is an error of that request."""
 
 import contextlib
 import itertools
+import json
 import os
 import socket
 import struct
@@ -149,6 +150,35 @@ class RequestsTest(parts.DriverTest):
             time.sleep(0.01)
         with open(copy, "rb") as file:
             self.assertEqual(file.read(), b"\1" * SIZE)
+
+    def ask(self, control, request, **members):
+        with socket.socket(socket.AF_UNIX) as asked, asked.makefile("rwb") as lines:
+            asked.connect(control)
+            lines.write(json.dumps({"request": request, **members}).encode() + b"\n")
+            lines.flush()
+            return json.loads(lines.readline())
+
+    def test_mc_a_volume_goes_back_once_its_clients_are_gone(self):
+        folder, control = os.path.join(self.folder, "volume"), os.path.join(self.folder, "control")
+        path = self.serve(folder, "control=" + control)
+        client = RawClient(path, structured=False)
+        client.write(0, b"\1" * SIZE)
+        self.assertTrue(self.ask(control, "snapshot", id="s")["ok"])
+        client.write(MIB, b"\2" * MIB)
+        while not self.ask(control, "find", id="s")["snapshots"][0]["ready"]:
+            time.sleep(0.01)
+        answer = self.ask(control, "revert", id="s")
+        self.assertEqual((answer["ok"], answer.get("code")), (False, "FAILED_PRECONDITION"), answer)
+        self.assertEqual(client.read(MIB, MIB), b"\2" * MIB)
+        client.close()
+        deadline = time.monotonic() + 60
+        while not (answer := self.ask(control, "revert", id="s"))["ok"]:
+            self.assertEqual(answer["code"], "FAILED_PRECONDITION", answer)
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        self.assertEqual(self.ask(control, "revert", id="t")["code"], "NOT_FOUND")
+        self.assertEqual(self.client(path).read(0, SIZE), b"\1" * SIZE)
+        self.assertEqual(self.ask(control, "status")["volume"]["changed_bytes"], MIB)
 
     def test_de_no_request_ends_the_server(self):
         path = self.serve(os.path.join(self.folder, "volume"))

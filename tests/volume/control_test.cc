@@ -108,9 +108,9 @@ TEST_F(ControlTest, RubbishIsRefusedAndHarmsNobody) {
   for (const std::string line :
        {"", "{", "[]", "null", "{}", "{\"request\":1}", "{\"request\":\"format\"}",
         "{\"request\":\"snapshot\"}", "{\"request\":\"snapshot\",\"id\":7}",
-        "{\"request\":\"resize\",\"capacity\":-1}", "{\"request\":\"resize\",\"capacity\":1e99}",
-        "{\"request\":\"resize\",\"capacity\":\"5\"}", "\xff\xfe", "{\"request\":\"\xff\"}",
-        "{\"request\":\"list\",\"after\":[]}"}) {
+        "{\"request\":\"revert\"}", "{\"request\":\"resize\",\"capacity\":-1}",
+        "{\"request\":\"resize\",\"capacity\":1e99}", "{\"request\":\"resize\",\"capacity\":\"5\"}",
+        "\xff\xfe", "{\"request\":\"\xff\"}", "{\"request\":\"list\",\"after\":[]}"}) {
     const auto answer = ValueOf(DecodeAnswer(Ask(Dial().number(), line + "\n")));
     EXPECT_TRUE(absl::IsInvalidArgument(answer.status)) << line;
   }

@@ -41,6 +41,15 @@ class VolumeModel {
       written_.insert(b);
     }
   }
+  // Whatever was written since the snapshot is written once more.
+  void Revert(size_t at) {
+    for (size_t i = at + 1; i < snapshots_.size(); ++i) {
+      written_.insert(snapshots_[i].written.begin(), snapshots_[i].written.end());
+    }
+    const size_t capacity = bytes_.size();
+    bytes_ = snapshots_[at].bytes;
+    bytes_.resize(capacity);
+  }
   void Resize(size_t capacity) { bytes_.resize(capacity); }
   void Take(const std::string& id) {
     snapshots_.push_back({id, bytes_, written_});

@@ -223,7 +223,11 @@ int Extents(void*, uint32_t count, uint64_t offset, uint32_t flags, nbdkit_exten
   });
 }
 
-void* OpenConnection(int) { return NBDKIT_HANDLE_NOT_NEEDED; }
+void* OpenConnection(int) {
+  return Guarded([] { return Report(served->volume->Attach()); }) == 0 ? NBDKIT_HANDLE_NOT_NEEDED
+                                                                       : nullptr;
+}
+void CloseConnection(void*) { served->volume->Detach(); }
 int Yes(void*) { return 1; }
 int NativeFua(void*) { return NBDKIT_FUA_NATIVE; }
 int NoCache(void*) { return NBDKIT_CACHE_NONE; }
@@ -254,6 +258,7 @@ nbdkit_plugin Describe() noexcept {
   description.after_fork = OpenVolume;
   description.cleanup = CloseVolume;
   description.open = OpenConnection;
+  description.close = CloseConnection;
   description.get_size = SizeOf;
   description.block_size = BlockSizes;
   description.can_write = Yes;
