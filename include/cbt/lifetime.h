@@ -15,6 +15,8 @@
 #include <span>
 #include <type_traits>
 
+#include "cbt/version.h"
+
 // On a parameter, or behind a member function: the result points into it. Compilers that know the
 // attribute (clang) then warn about results that outlive it.
 #if defined(__has_cpp_attribute)

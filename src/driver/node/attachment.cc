@@ -160,7 +160,8 @@ absl::StatusOr<AttachedDevice> Attachment::DeviceOf(const std::string& id) const
         absl::StrCat("the volume is attached more than once, as ", devices->front().path(), " and ",
                      devices->back().path(), "; unstage it, which detaches them all"));
   }
-  return std::move(devices->front());
+  AttachedDevice only = std::move(devices->front());
+  return only;
 }
 
 absl::Status Attachment::DetachDevice(const std::string& id, const std::string& path,

@@ -188,6 +188,7 @@ absl::Status Node::Stage(const std::string& id, const std::string& staging, cons
   }
   const std::string chosen = node->nbd_device;
   const absl::StatusOr<AttachedDevice> device = attachment_.Attach(id, *node);
+  // cppcheck-suppress knownConditionTrueFalse  // Attach() may change it
   if (node->nbd_device != chosen) {
     if (absl::Status kept = store_.SetNode(id, node); !kept.ok()) return kept;
   }

@@ -23,7 +23,7 @@ constexpr uint32_t kLittleEndian = 0xc0de;
 constexpr uint8_t kNoBitmap = 0;
 constexpr uint8_t kOneBit = 1;
 
-constexpr std::array<uint32_t, 256> kCrcTable = [] {
+constexpr std::array<uint32_t, 256> MakeCrcTable() {
   std::array<uint32_t, 256> table{};
   for (uint32_t i = 0; i < table.size(); ++i) {
     uint32_t crc = i;
@@ -31,7 +31,8 @@ constexpr std::array<uint32_t, 256> kCrcTable = [] {
     table[i] = crc;
   }
   return table;
-}();
+}
+constexpr std::array<uint32_t, 256> kCrcTable = MakeCrcTable();
 
 }  // namespace
 

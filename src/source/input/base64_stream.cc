@@ -18,7 +18,7 @@ constexpr std::string_view kDigits =
 enum : uint8_t { kBlank = 64, kPadding = 65, kInvalid = 66 };
 
 // The value of a digit, or what else a character is.
-constexpr std::array<uint8_t, 256> kValues = [] {
+constexpr std::array<uint8_t, 256> ValuesOfCharacters() {
   std::array<uint8_t, 256> values{};
   values.fill(kInvalid);
   for (const char blank : std::string_view(" \t\r\n\v\f")) {
@@ -29,7 +29,8 @@ constexpr std::array<uint8_t, 256> kValues = [] {
     values[static_cast<uint8_t>(kDigits[i])] = static_cast<uint8_t>(i);
   }
   return values;
-}();
+}
+constexpr std::array<uint8_t, 256> kValues = ValuesOfCharacters();
 
 class Base64Stream final : public ByteStream {
  public:
