@@ -24,10 +24,7 @@ import time
 import unittest
 
 import driver_parts as parts
-from driver_parts import MIB, NAME, block, mount
-
-import csi_client
-import csi_pb2 as csi
+from driver_parts import MIB, NAME, block, csi, mount
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DEPLOY = os.path.join(HERE, "..", "..", "deploy", "kubernetes", "driver")
@@ -231,7 +228,7 @@ class RealNodeTest(unittest.TestCase):
             self.fail("the node is not there")
 
     def ask(self, method, **fields):
-        client = csi_client.Client(csi, f"unix://{self.node.plugin}/csi.sock")
+        client = parts.csi_client.Client(csi, f"unix://{self.node.plugin}/csi.sock")
         try:
             return getattr(client, method)(**fields)
         finally:
