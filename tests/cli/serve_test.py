@@ -444,7 +444,7 @@ class OpenStreams(ServeTest):
         self.assertRegex(stderr, stderr_pattern)
         # Not assertEqual: its message would contain everything.
         expected = self.ok("delta", self.base, self.target, *self.OPTIONS)
-        self.assertTrue(text == expected, "the streams differ")
+        self.assertTrue(support.without_source(text) == expected, "the streams differ")
 
     def test_drain_lets_them_end(self):
         server = self.start(*self.OPTIONS, "--grace", WHOLE_SECONDS)
@@ -515,7 +515,8 @@ class OpenStreams(ServeTest):
         text, stderr = self.finish(client)
         if client.returncode == 0:
             # The server had read all of it before.
-            self.assertTrue(text == expected, "a short answer that looks whole")
+            self.assertTrue(support.without_source(text) == expected,
+                            "a short answer that looks whole")
             return
         self.check_error(client, text, stderr)
 

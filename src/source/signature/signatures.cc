@@ -72,13 +72,13 @@ absl::Status AddOwn(const Image& image, std::vector<FoundSignature>& found) {
   return absl::OkStatus();
 }
 
-// Adds what the chains that are enabled in `probe` recognise.
-absl::Status Collect(const Image& image, blkid_probe probe, std::vector<FoundSignature>& found) {
+// Adds what the chains that are enabled in `probe` recognise. Returns 0 or an error number.
+int Collect(blkid_probe probe, std::vector<FoundSignature>& found) {
   for (;;) {
     errno = 0;
     const int outcome = blkid_do_probe(probe);
-    if (outcome < 0) return ProbeFailed(image, errno);
-    if (outcome > 0) return absl::OkStatus();
+    if (outcome < 0) return errno != 0 ? errno : EIO;
+    if (outcome > 0) return 0;
     const bool table = blkid_probe_has_value(probe, "PTTYPE") != 0;
     FoundSignature signature{.type = ValueOfProbe(probe, table ? "PTTYPE" : "TYPE")};
     if (signature.type.empty()) continue;
@@ -94,6 +94,24 @@ absl::Status Collect(const Image& image, blkid_probe probe, std::vector<FoundSig
   }
 }
 
+int ProbeOnce(const Image& image, int file, unsigned sector, std::vector<FoundSignature>& found) {
+  const std::unique_ptr<blkid_struct_probe, FreeProbe> probe(blkid_new_probe());
+  if (probe == nullptr) return ENOMEM;
+  errno = 0;
+  if (blkid_probe_set_device(probe.get(), file, 0, static_cast<blkid_loff_t>(image.size())) != 0 ||
+      blkid_probe_set_sectorsize(probe.get(), sector) != 0) {
+    return errno != 0 ? errno : EIO;
+  }
+  // Only the places of partition tables depend on the size of sectors.
+  const bool first = sector == 512;
+  blkid_probe_enable_superblocks(probe.get(), first ? 1 : 0);
+  blkid_probe_set_superblocks_flags(probe.get(),
+                                    BLKID_SUBLKS_TYPE | BLKID_SUBLKS_MAGIC | BLKID_SUBLKS_BADCSUM);
+  blkid_probe_enable_partitions(probe.get(), 1);
+  blkid_probe_set_partitions_flags(probe.get(), BLKID_PARTS_MAGIC | BLKID_PARTS_FORCE_GPT);
+  return Collect(probe.get(), found);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<FoundSignature>> FindSignatures(const Image& image) {
@@ -105,22 +123,10 @@ absl::StatusOr<std::vector<FoundSignature>> FindSignatures(const Image& image) {
   if (!file.has_value()) return FileError(image.label(), errno);
   std::vector<FoundSignature> found;
   for (const unsigned sector : {512u, 4096u}) {
-    const std::unique_ptr<blkid_struct_probe, FreeProbe> probe(blkid_new_probe());
-    if (probe == nullptr) return ProbeFailed(image, ENOMEM);
-    errno = 0;
-    if (blkid_probe_set_device(probe.get(), file.number(), 0,
-                               static_cast<blkid_loff_t>(image.size())) != 0 ||
-        blkid_probe_set_sectorsize(probe.get(), sector) != 0) {
-      return ProbeFailed(image, errno);
-    }
-    // Only the places of partition tables depend on the size of sectors.
-    const bool first = sector == 512;
-    blkid_probe_enable_superblocks(probe.get(), first ? 1 : 0);
-    blkid_probe_set_superblocks_flags(
-        probe.get(), BLKID_SUBLKS_TYPE | BLKID_SUBLKS_MAGIC | BLKID_SUBLKS_BADCSUM);
-    blkid_probe_enable_partitions(probe.get(), 1);
-    blkid_probe_set_partitions_flags(probe.get(), BLKID_PARTS_MAGIC | BLKID_PARTS_FORCE_GPT);
-    if (absl::Status status = Collect(image, probe.get(), found); !status.ok()) return status;
+    // The library gives up where a signal interrupts a read.
+    int error = EINTR;
+    while (error == EINTR) error = ProbeOnce(image, file.number(), sector, found);
+    if (error != 0) return ProbeFailed(image, error);
   }
   if (absl::Status status = AddOwn(image, found); !status.ok()) return status;
   return found;

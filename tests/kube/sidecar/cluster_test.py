@@ -154,7 +154,7 @@ class ClusterTest(unittest.TestCase):
         # The role that is shipped lets the sidecar read no secret.
         self.plane.create(parts.secret(f"{named}-templates", "ns", key="value"))
         self.plane.create(parts.secret(f"{default}-the-default", "ns", key="default"))
-        self.expect(CODES.UNAVAILABLE, snapshot=named)
+        self.expect(CODES.FAILED_PRECONDITION, snapshot=named)
         self.plane.role("ns", "secrets", "csi-driver", "csi-snapshot-metadata", group="",
                         resource="secrets", names=[f"{named}-templates", f"{default}-the-default"])
         self.eventually(CODES.OK, snapshot=named)
@@ -282,7 +282,7 @@ class ClusterTest(unittest.TestCase):
         name = self.make(driver="published.example.com")
         token = self.plane.token("backup", "reader", "published.example.com")
         with sidecars[1].channel("tls") as channel:
-            self.assertEqual(parts.ask(channel, token, snapshot=name)[0], CODES.UNAVAILABLE)
+            self.assertEqual(parts.ask(channel, token, snapshot=name)[0], CODES.FAILED_PRECONDITION)
 
     def test_the_cluster_s_token_rotates(self):
         kubeconfig = self.plane.kubeconfig_of("csi-driver", "csi-snapshot-metadata", self.folder,
