@@ -6,19 +6,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <fstream>
-#include <iterator>
-#include <optional>
 #include <thread>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/file_io.h"
+#include "driver/system/process.h"
 #include "driver/system/program.h"
-#include "volume/control.h"
 
 namespace cbt::driver {
 namespace {
@@ -27,28 +26,20 @@ constexpr std::chrono::milliseconds kStartPoll{20};
 constexpr std::chrono::seconds kStartTime{30};
 constexpr std::chrono::seconds kStopTime{30};
 
-std::string ReadText(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-bool IsListening(const std::string& control) {
-  return volume::ControlClient::Connect(control).ok();
-}
-
-// The running process that the file names, if its command line has the socket. The descriptor is
-// opened first: a number that has been given to another process can't pass the check and then be
-// signalled.
+// The nbdkit that the file names, if it runs and serves exactly this socket; other programs may
+// name the socket too. The descriptor is opened first: a number that has been given to another
+// process can't pass the check and then be signalled.
 OwnedDescriptor FindServer(const std::string& pid_file, const std::string& socket) {
-  std::string text = ReadText(pid_file);
-  text.resize(std::min(text.find('\n'), text.size()));
   pid_t pid = 0;
-  if (!absl::SimpleAtoi(text, &pid) || pid <= 1) return {};
+  if (!absl::SimpleAtoi(FirstLine(pid_file), &pid) || pid <= 1) return {};
   OwnedDescriptor process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!process.has_value()) return {};
-  const std::string command = ReadText(absl::StrCat("/proc/", pid, "/cmdline"));
-  // Words end with a zero byte.
-  return command.find(socket + '\0') != std::string::npos ? std::move(process) : OwnedDescriptor();
+  const std::vector<std::string> command = CommandOf(pid);
+  if (command.empty()) return {};
+  const std::string& program = command.front();
+  const bool serves = program.substr(program.rfind('/') + 1) == "nbdkit" &&
+                      std::find(command.begin(), command.end(), socket) != command.end();
+  return serves ? std::move(process) : OwnedDescriptor();
 }
 
 bool WaitForEnd(const OwnedDescriptor& process, std::chrono::milliseconds time) {
@@ -71,7 +62,7 @@ absl::Status VolumeServer::Start() {
   const std::string control = paths_.ControlSocket(id_);
   const std::string socket = paths_.NbdSocket(id_);
   process_ = FindServer(paths_.PidFile(id_), socket);
-  if (process_.has_value() && IsListening(control)) return absl::OkStatus();
+  if (process_.has_value() && IsListening(control).value_or(false)) return absl::OkStatus();
   // One that is starting or ending.
   if (absl::Status ended = End(); !ended.ok()) return ended;
   const absl::StatusOr<std::string> started =
@@ -79,7 +70,7 @@ absl::Status VolumeServer::Start() {
                    "folder=" + paths_.Volume(id_), "control=" + control});
   if (!started.ok()) return started.status();
   const auto latest = std::chrono::steady_clock::now() + kStartTime;
-  while (!IsListening(control)) {
+  while (!IsListening(control).value_or(false)) {
     if (std::chrono::steady_clock::now() > latest) {
       return absl::UnavailableError("nbdkit has started, but does not answer at " + control);
     }
@@ -101,7 +92,10 @@ absl::Status VolumeServer::End() {
     if (!WaitForEnd(process_, kStopTime)) return absl::UnavailableError("nbdkit does not end");
     Reap(process_);
     process_ = {};
-  } else if (IsListening(paths_.ControlSocket(id_))) {
+  } else if (const absl::StatusOr<bool> served = IsListening(paths_.ControlSocket(id_));
+             !served.ok()) {
+    return served.status();
+  } else if (*served) {
     return absl::FailedPreconditionError(
         "the volume is served by a process that is not the driver's");
   }
