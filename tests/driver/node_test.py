@@ -128,6 +128,12 @@ class AttachedCase(parts.DriverTest):
         self.attached = []
         self.addCleanup(self.release)
 
+    def start(self, *options, **more):
+        driver = super().start(*options, **more)
+        # A driver that has just started holds each attached volume while it asks the host.
+        driver.client.patient = True
+        return driver
+
     def release(self):
         """Whatever a failing test has left attached."""
         with contextlib.suppress(Exception):

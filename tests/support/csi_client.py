@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 
 import grpc
 
@@ -26,6 +27,8 @@ class Client:
 
     def __init__(self, messages, address):
         self.messages = messages
+        # Repeats calls that meet another one, as Kubernetes' components do.
+        self.patient = False
         self.channel = grpc.insecure_channel(
             address, options=[("grpc.use_local_subchannel_pool", 1),
                               ("grpc.enable_http_proxy", 0)])
@@ -40,7 +43,19 @@ class Client:
             request_serializer=lambda message: message.SerializeToString(),
             response_deserializer=getattr(self.messages, name + "Response").FromString)
         request = getattr(self.messages, name + "Request")
-        return lambda **fields: call(request(**fields), timeout=120)
+
+        def ask(**fields):
+            late = time.monotonic() + 60
+            while True:
+                try:
+                    return call(request(**fields), timeout=120)
+                except grpc.RpcError as error:
+                    pending = error.code() == grpc.StatusCode.ABORTED
+                    if not (self.patient and pending) or time.monotonic() > late:
+                        raise
+                time.sleep(0.05)
+
+        return ask
 
     def tuples(self, method, **fields):
         """The tuples of a stream, and the capacity that it reports."""

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "cbt/cursor.h"
 #include "cbt/extent.h"
 #include "cbt/units.h"
 
