@@ -118,7 +118,7 @@ class Controller final : public csi::v1::Controller::Service {
   }
   grpc::Status ListSnapshots(grpc::ServerContext*, const csi::v1::ListSnapshotsRequest*,
                              csi::v1::ListSnapshotsResponse* response) override {
-    for (const auto& [name, bits] : kAllocated) {
+    for (const auto& [name, bits] : storage::kAllocated) {
       csi::v1::Snapshot* const snapshot = response->add_entries()->mutable_snapshot();
       snapshot->set_snapshot_id(name);
       snapshot->set_source_volume_id("vol1");
