@@ -515,8 +515,7 @@ class OpenStreams(ServeTest):
         text, stderr = self.finish(client)
         if client.returncode == 0:
             # The server had read all of it before.
-            self.assertTrue(support.without_source(text) == expected,
-                            "a short answer that looks whole")
+            self.assertTrue(support.without_source(text) == expected, "short, but looks whole")
             return
         self.check_error(client, text, stderr)
 
