@@ -188,6 +188,7 @@ TEST_P(ConnectionTest, WaitsForTheReceiver) {
   for (int i = 0; i < 20; ++i) loop_->RunOnce(milliseconds(1));
   EXPECT_EQ(call_.data.size(), 100'000U);
   EXPECT_EQ(answer_.sent, 1);
+  EXPECT_GE(account_->used(), 100'000U) << "received data counts until it is consumed";
   client_->Consume(call_, 100'000);
   ASSERT_TRUE(Until([this] { return call_.data.size() >= 200'000; }));
   call_.consume = true;
@@ -315,7 +316,7 @@ TEST_P(ConnectionTest, GivesMemoryBack) {
   Open(call_, absl::Cord("x"));
   ASSERT_TRUE(Until([this] { return call_.closed && answer_.closed; }));
   EXPECT_EQ(call_.data.size(), 3'000'000U);
-  // What was handed over is its receiver's to count.
+  // What is consumed is its receiver's to count.
   EXPECT_LE(account_->used(), 2'000'000U);
   call_.data.Clear();
   EXPECT_LE(server_->memory() + client_->memory(), 80'000U);
