@@ -341,7 +341,7 @@ class Process(ServicesTest):
         self.assertIsNone(server.poll())
         server.send_signal(signal.SIGTERM)
         self.assertEqual(server.wait(60), 3, self.log())
-        self.assertIn("\ncbt: second signal: ", self.log())
+        self.assertIn("\ncbt: serve: second signal: cancelling open streams\n", self.log())
 
 
 class Pages(ServicesTest):
