@@ -152,8 +152,7 @@ class MountedVolume(InUse):
     def described(self):
         with open("/proc/self/mounts", encoding="utf-8") as mounts:
             device = next(line.split()[0] for line in mounts if f" {self.target} " in line)
-        return (f"ext4 on {device}, on a file of the volume host, on nbdkit with the plugin, which "
-                "marks each write")
+        return f"ext4 on {device}, on the volume host's file, on nbdkit, which marks each write"
 
     def put(self, name, data, offset=None):
         flags = os.O_WRONLY | os.O_CREAT
