@@ -177,6 +177,24 @@ class FormatsTest(node_test.AttachedCase):
         self.refused(volume)
         self.assertEqual(self.read_raw(volume, len(DATABASE)), DATABASE)
 
+    def test_dd_data_after_a_half_made_file_system_is_kept(self):
+        volume = self.volume("a")
+        self.play("mkfs.ext4", "for device; do :; done\n"
+                               'dd if=/dev/urandom of="$device" bs=4096 count=100 conv=fsync\n'
+                               "exit 1\n")
+        self.fails(Code.INTERNAL, self.stage, volume, mount())
+        self.unplay("mkfs.ext4")
+        self.unstage(volume)
+        # Not by the driver, which knows of block use.
+        data = os.path.join(self.driver.state, "volumes", volume, "volume", "data")
+        with open(data, "r+b") as file:
+            self.assertEqual(file.read(MIB).strip(b"\0"), b"")
+            file.seek(0)
+            file.write(DATABASE)
+        self.refused(volume)
+        with open(data, "rb") as file:
+            self.assertEqual(file.read(len(DATABASE)), DATABASE)
+
     def test_dd_a_half_made_file_system_of_the_drivers_own_is_made_again(self):
         volume = self.volume("a")
         # It is found as ext4, without being one.

@@ -1,6 +1,7 @@
 #include "driver/node/device.h"
 
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <linux/loop.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
@@ -109,6 +111,17 @@ absl::StatusOr<AttachedDevice> AttachedDevice::Open(const std::string& path) {
 
 absl::Status AttachedDevice::Flush() const {
   return ::fsync(file_.number()) == 0 ? absl::OkStatus() : FileError(path_, errno);
+}
+
+absl::Status AttachedDevice::Discard() const {
+  // file_ holds the number, so the path still leads to this device.
+  const OwnedDescriptor writable(OpenFile(path_, O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  std::array<uint64_t, 2> range = {0, 0};  // offset and length, bytes
+  if (!writable.has_value() || ::ioctl(writable.number(), BLKGETSIZE64, &range[1]) != 0 ||
+      ::ioctl(writable.number(), BLKDISCARD, range.data()) != 0) {
+    return FileError(path_, errno);
+  }
+  return absl::OkStatus();
 }
 
 bool AttachedDevice::IsUsedAlone() const {

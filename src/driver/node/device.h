@@ -28,6 +28,8 @@ class AttachedDevice {
   // Returns once everything written to the device is in the volume. Not what a file system on it
   // holds back.
   absl::Status Flush() const;
+  // Discards everything on the device. Errors: as FileError(), also if it can't be discarded.
+  absl::Status Discard() const;
   // True if a file system on it is mounted, in any namespace, or another program uses it alone.
   bool IsUsedAlone() const;
 

@@ -253,10 +253,10 @@ absl::Status Node::ProvideFileSystem(const Volume& volume, const NodeRecord& nod
     return begun;
   }
   if (absl::Status made = MakeFileSystemOn(device.path(), node.file_system); !made.ok()) {
-    // It may have written nothing: what is there later is somebody else's then.
-    const absl::StatusOr<bool> begun = HasData(data);
-    if (device.Flush().ok() && begun.ok() && !*begun) {
-      store_.SetContent(volume.id, Content::kBlank).IgnoreError();
+    // What it has written goes, so that nothing that is there later can be taken for it.
+    if (device.Discard().ok() && device.Flush().ok()) {
+      const absl::StatusOr<bool> left = HasData(data);
+      if (left.ok() && !*left) store_.SetContent(volume.id, Content::kBlank).IgnoreError();
     }
     return made;
   }
