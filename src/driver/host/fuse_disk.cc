@@ -215,12 +215,7 @@ void FuseDisk::StartWorkers() {
 
 void FuseDisk::Work() {
   Worker worker(socket_, stop_);
-  for (;;) {
-    std::array<pollfd, 2> waits = {
-        pollfd{.fd = connection_.number(), .events = POLLIN, .revents = 0},
-        pollfd{.fd = stop_.number(), .events = POLLIN, .revents = 0}};
-    Retry([&] { return ::poll(waits.data(), waits.size(), -1); });
-    if (waits[1].revents != 0) return;
+  while (stop_.WaitUntilReadable(connection_.number())) {
     const ssize_t read = ::read(connection_.number(), worker.buffer.data(), worker.buffer.size());
     if (read >= 0) {
       Handle(worker, static_cast<size_t>(read));

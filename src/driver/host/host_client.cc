@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <chrono>
 
@@ -201,11 +200,7 @@ void HostClient::Learn(HostMessage message) {
 
 // Receives messages until the host or the client ends.
 void HostClient::Listen(int socket) {
-  for (;;) {
-    std::array<pollfd, 2> waits = {pollfd{.fd = socket, .events = POLLIN, .revents = 0},
-                                   pollfd{.fd = stop_.number(), .events = POLLIN, .revents = 0}};
-    Retry([&] { return ::poll(waits.data(), waits.size(), -1); });
-    if (waits[1].revents != 0) return;
+  while (stop_.WaitUntilReadable(socket)) {
     absl::StatusOr<HostMessage> message = ReceiveMessage(socket, kConnectPause);
     if (!message.ok() && !absl::IsInvalidArgument(message.status())) return;
     if (message.ok()) Learn(*std::move(message));

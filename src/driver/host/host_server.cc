@@ -1,7 +1,6 @@
 #include "driver/host/host_server.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -10,7 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <list>
@@ -182,12 +180,7 @@ class HostServer::Core {
   }
 
   void Accept() {
-    for (;;) {
-      std::array<pollfd, 2> waits = {
-          pollfd{.fd = listener_.number(), .events = POLLIN, .revents = 0},
-          pollfd{.fd = stop_.number(), .events = POLLIN, .revents = 0}};
-      Retry([&] { return ::poll(waits.data(), waits.size(), -1); });
-      if (waits[1].revents != 0) return;
+    while (stop_.WaitUntilReadable(listener_.number())) {
       OwnedDescriptor socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC));
       Reap();
       if (!socket.has_value()) {

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 
@@ -13,7 +14,7 @@
 
 namespace cbt::driver {
 
-// Set once, and seen by every thread that polls number() or waits. Thread safe.
+// Set once, and seen by every thread that waits. Thread safe.
 class StopSignal {
  public:
   StopSignal() noexcept : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
@@ -28,8 +29,13 @@ class StopSignal {
     pollfd wait = {.fd = event_.number(), .events = POLLIN, .revents = 0};
     return Retry([&] { return ::poll(&wait, 1, static_cast<int>(time.count())); }) > 0;
   }
-  // A descriptor that is readable once it is set; negative if the system had none.
-  int number() const noexcept { return event_.number(); }
+  // Waits until `descriptor` can be read, or has failed; false once the signal is set.
+  bool WaitUntilReadable(int descriptor) const noexcept {
+    std::array<pollfd, 2> waits = {pollfd{.fd = descriptor, .events = POLLIN, .revents = 0},
+                                   pollfd{.fd = event_.number(), .events = POLLIN, .revents = 0}};
+    Retry([&] { return ::poll(waits.data(), waits.size(), -1); });
+    return waits[1].revents == 0;
+  }
 
  private:
   const OwnedDescriptor event_;

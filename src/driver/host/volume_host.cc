@@ -1,12 +1,10 @@
 #include "driver/host/volume_host.h"
 
-#include <poll.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <optional>
 #include <thread>
@@ -184,7 +182,7 @@ class VolumeHost::Attached {
 
   // Starts the server again whenever it ends, if `restart`.
   void Watch(bool restart) {
-    while (WaitForEnd()) {
+    while (stop_->WaitUntilReadable(server_.ended())) {
       VolumeHealth health = this->health();
       health.serving = false;
       health.error = restart ? "the volume's server has ended, and is being started again"
@@ -203,14 +201,6 @@ class VolumeHost::Attached {
       }
       SetHealth({.serving = true, .restarts = health.restarts + 1});
     }
-  }
-
-  // False once the thread must stop.
-  bool WaitForEnd() const {
-    std::array<pollfd, 2> waits = {pollfd{.fd = server_.ended(), .events = POLLIN, .revents = 0},
-                                   pollfd{.fd = stop_->number(), .events = POLLIN, .revents = 0}};
-    Retry([&] { return ::poll(waits.data(), waits.size(), -1); });
-    return waits[1].revents == 0;
   }
 
   VolumeHost& host_;
