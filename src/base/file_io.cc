@@ -190,7 +190,7 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::FromDescriptor(Own
   if (!S_ISREG(stat.st_mode)) {
     return absl::InvalidArgumentError(absl::StrCat(AbslView(name), ": not a regular file"));
   }
-  file->written_at_ = stat.st_mtim;
+  file->opened_ = stat;
   const auto size = static_cast<size_t>(stat.st_size);
   if (size == 0) return file;
   void* const memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
@@ -201,15 +201,20 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::FromDescriptor(Own
   return file;
 }
 
+bool WasWritten(const struct stat& before, const struct stat& now) noexcept {
+  const auto same = [](const timespec& a, const timespec& b) {
+    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+  };
+  const bool removed = now.st_nlink < before.st_nlink;
+  return !same(before.st_mtim, now.st_mtim) || (!removed && !same(before.st_ctim, now.st_ctim));
+}
+
 absl::Status MappedFile::CheckUnchanged() const {
   struct stat now;
   if (::fstat(descriptor_, &now) != 0) {
     return absl::UnavailableError(FileError(name_, errno).message());
   }
-  if (static_cast<uint64_t>(now.st_size) == size_ && now.st_mtim.tv_sec == written_at_.tv_sec &&
-      now.st_mtim.tv_nsec == written_at_.tv_nsec) {
-    return absl::OkStatus();
-  }
+  if (now.st_size == opened_.st_size && !WasWritten(opened_, now)) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat(name_, ": was modified since it was opened"));
 }
 

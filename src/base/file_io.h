@@ -2,9 +2,10 @@
 #ifndef CBT_BASE_FILE_IO_H_
 #define CBT_BASE_FILE_IO_H_
 
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <cstdint>
-#include <ctime>
 #include <memory>
 #include <span>
 #include <string>
@@ -62,6 +63,11 @@ absl::Status SyncFolder(int folder, std::string_view shown);
 // Errors: as FileError().
 absl::Status MakeFolder(const std::string& path, bool sync);
 
+// Whether a file that is still open was written to between two looks at it. Programs that restore
+// files set the time of the last write; the other one only the kernel sets. It does so, too, where
+// a name of the file is removed, and a file that was deleted or replaced is read to its end.
+bool WasWritten(const struct stat& before, const struct stat& now) noexcept;
+
 // The folder of `path`; "." if it names none.
 std::string FolderOf(const std::string& path);
 
@@ -88,8 +94,8 @@ class MappedFile {
 
   std::span<const uint8_t> bytes() const noexcept { return {bytes_, size_}; }
 
-  // OK if the file still has the size and the modification time that it had when it was opened,
-  // even if its name now belongs to another file.
+  // OK if the file still has the size and the times that it had when it was opened, even if another
+  // file has replaced it.
   // Errors: ABORTED; UNAVAILABLE if that can't be determined.
   absl::Status CheckUnchanged() const;
 
@@ -99,7 +105,7 @@ class MappedFile {
 
   int descriptor_;  // -1: closed
   const std::string name_;
-  timespec written_at_ = {};
+  struct stat opened_ = {};
   uint8_t* bytes_ = nullptr;  // read-only
   size_t size_ = 0;
 };

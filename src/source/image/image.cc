@@ -206,10 +206,7 @@ absl::Status Image::CheckUnchanged() const {
     return absl::AbortedError(
         absl::StrCat("read: ", label_, ": the image was written to since it was opened"));
   }
-  // Programs that restore files set the time of the last write. This time only the kernel sets. It
-  // does so, too, where a snapshot is deleted while it is read.
-  const bool removed = now.st_nlink < identity_->stat.st_nlink;
-  if (!removed && !SameTime(now.st_ctim, identity_->stat.st_ctim)) {
+  if (WasWritten(identity_->stat, now)) {
     return absl::AbortedError(absl::StrCat(
         "read: ", label_,
         ": since the image was opened, it was written to and its modification time put "
