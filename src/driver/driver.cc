@@ -161,6 +161,7 @@ class Driver::Impl {
                         absl::UnavailableError(health.error),
                         {{.key = "volume", .value = id},
                          {.key = "restarts", .value = absl::StrCat(health.restarts)}});
+    if (options_.changed) options_.changed(id, health);
   }
 
   std::string VolumeMetrics() const {

@@ -3,10 +3,12 @@
 #define CBT_DRIVER_OPTIONS_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "cbt/rpc/telemetry.h"
+#include "driver/host/volume_host.h"
 #include "driver/node/attachment.h"
 
 namespace cbt::driver {
@@ -27,6 +29,9 @@ struct DriverOptions {
   // The program and arguments of a volume host to start where none has the state folder; empty:
   // somebody else starts it.
   std::vector<std::string> volume_host;
+  // Optional: receives that the server of a volume does not run, or was started again. Called from
+  // one thread; must return soon.
+  std::function<void(const std::string& volume, const VolumeHealth& health)> changed;
   // Optional; must outlive the driver.
   rpc::LogSink* log = nullptr;
 };

