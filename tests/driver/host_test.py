@@ -276,7 +276,7 @@ class HostTest(AttachedCase):
             json.dump({"current-context": "c",
                        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
                        "clusters": [{"name": "c", "cluster": {"server": api.address}}],
-                       "users": [{"name": "u", "user": {"token": "t"}}]}, file)
+                       "users": [{"name": "u", "user": {}}]}, file)
         self.driver.stop()
         self.driver = self.start("--events", "--kubeconfig", config)
         self.client = self.driver.client
