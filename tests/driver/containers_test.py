@@ -16,7 +16,8 @@ import unittest
 import driver_parts as parts
 import node_test
 from driver_parts import MIB, block, csi, make_volume, mount
-from node_test import BLOCK, Writer
+from host_test import Writer
+from node_test import BLOCK
 
 INIT = 'mount --make-rprivate /proc && mount -t proc proc /proc && exec "$@"'
 

@@ -1,4 +1,4 @@
-"""`cbt volume-host`: servers, host and driver end, and whoever uses a volume only waits."""
+"""`cbt volume-host`: servers, host and driver end, and what uses a volume only waits."""
 
 import contextlib
 import http.server

@@ -24,7 +24,7 @@ constexpr size_t kMaxWaiting = 256;
 constexpr size_t kMaxMessageBytes = 1024;  // what the API server takes
 constexpr char kDefaultNamespace[] = "default";
 
-// The claim that the volume was made for; the node if there is none.
+// The claim that the volume was made for, or the node without one.
 kube::Object AboutOf(const kube::ObjectList& volumes, const VolumeEventsOptions& options,
                      const std::string& volume) {
   for (const kube::Object& each : volumes.items) {
