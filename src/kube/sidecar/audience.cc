@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "base/absl_view.h"
 #include "cbt/kube/object.h"
+#include "kube/sidecar/published_object.h"
 
 namespace cbt::kube::sidecar {
 namespace {
@@ -41,10 +42,6 @@ std::vector<std::string> AudiencesOf(std::string_view token) {
   const absl::StatusOr<std::string> one = claims->String({"aud"});
   if (!one.ok()) return {};
   return {*one};
-}
-
-std::string PublishedAudience(const std::string& configured, const std::string& driver) {
-  return configured.empty() ? driver : configured;
 }
 
 Audience::Audience(std::string fixed, bool publishes, const Driver& driver, Objects& watched,

@@ -14,9 +14,6 @@
 
 namespace cbt::kube::sidecar {
 
-// The audience that a publishing sidecar publishes: the configured one, or else the driver's name.
-std::string PublishedAudience(const std::string& configured, const std::string& driver);
-
 // The audiences of a token that is a JSON web token; none of any other. The token is not verified.
 std::vector<std::string> AudiencesOf(std::string_view token);
 

@@ -4,9 +4,12 @@
 #include "absl/status/statusor.h"
 #include "cbt/kube/snapshots.h"
 #include "kube/sessions/api/session_objects.h"
-#include "kube/sidecar/audience.h"
 
 namespace cbt::kube::sidecar {
+
+std::string PublishedAudience(const std::string& configured, const std::string& driver) {
+  return configured.empty() ? driver : configured;
+}
 
 Object PublishedService::Make(const std::string& driver, const std::string& authorities) const {
   SnapshotMetadataService service;

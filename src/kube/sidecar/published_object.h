@@ -12,6 +12,9 @@
 
 namespace cbt::kube::sidecar {
 
+// The audience that a publishing sidecar publishes: the configured one, or else the driver's name.
+std::string PublishedAudience(const std::string& configured, const std::string& driver);
+
 class PublishedObject {
  public:
   virtual ~PublishedObject() = default;
