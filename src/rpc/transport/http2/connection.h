@@ -23,6 +23,7 @@
 #include "rpc/transport/http2/output_queue.h"
 #include "rpc/transport/http2/peer_guard.h"
 #include "rpc/transport/http2/request_rules.h"
+#include "rpc/transport/http2/session_memory.h"
 #include "rpc/transport/http2/socket_stream.h"
 #include "rpc/transport/http2/stream.h"
 #include "rpc/transport/peer_address.h"
