@@ -21,7 +21,7 @@
 #include "rpc/client/connect.h"
 #include "rpc/transport/client_call.h"
 #include "rpc/transport/http2/server.h"
-#include "rpc/transport/http2/tls_context.h"
+#include "rpc/transport/http2/tls_options.h"
 #include "rpc/transport/listen_address.h"
 #include "rpc/transport/server_call.h"
 
@@ -119,7 +119,7 @@ class Dropper final : public rpc::ClientCallHandler {
 
 void TransportOfCbt(benchmark::State& state, bool, Path path, uint32_t) {
   SenderService service(Some());
-  auto tls = rpc::http2::ServerTls::Create(ServerTls(path), {});
+  auto tls = rpc::http2::MakeServerTls(ServerTls(path), {});
   Check(tls.ok(), "no TLS");
   rpc::http2::NewServerSsl ssl;
   if (IsTls(path)) {

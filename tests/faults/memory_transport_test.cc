@@ -177,8 +177,8 @@ class OutOfMemoryInTheTransport : public testing::Test {
     test::PrintFigure("r10_wrong_transport", wrong_answers);
   }
 
-  void Start(const TlsOptions& tls = {}) {
-    tls_ = test::ValueOf(ServerTls::Create(tls, {}));
+  void Start(const ServerTlsSettings& tls = {}) {
+    tls_ = test::ValueOf(ServerTls::Create(tls));
     NewServerSsl ssl;
     if (tls_ != nullptr) {
       ssl = [this]() -> absl::StatusOr<OwnedSsl> {
@@ -276,13 +276,11 @@ TEST_F(OutOfMemoryInTheTransport, CallsOverTls) {
 TEST_F(OutOfMemoryInTheTransport, ContextsOfTls) {
   const test::TestAuthority authority;
   const test::PemIdentity identity = authority.Issue();
-  const TlsOptions server{.certificate = identity.certificate,
-                          .private_key = identity.key,
-                          .client_ca = authority.pem()};
-  const ClientTlsOptions client{.enabled = true,
-                                .ca = authority.pem(),
-                                .certificate = identity.certificate,
-                                .private_key = identity.key};
+  const ServerTlsSettings server{.certificate = identity.certificate,
+                                 .private_key = identity.key,
+                                 .client_ca = authority.pem()};
+  const ClientTlsSettings client{
+      .ca = authority.pem(), .certificate = identity.certificate, .private_key = identity.key};
   const auto fails_each = [](const auto& make) {
     for (int64_t n = 1;; n += 397) {
       bool made = false;
@@ -302,7 +300,7 @@ TEST_F(OutOfMemoryInTheTransport, ContextsOfTls) {
       }
     }
   };
-  EXPECT_GT(fails_each([&] { return ServerTls::Create(server, {}).ok(); }), 500);
+  EXPECT_GT(fails_each([&] { return ServerTls::Create(server).ok(); }), 500);
   EXPECT_GT(fails_each([&] { return ClientTls::Create(client).ok(); }), 500);
 }
 

@@ -15,6 +15,7 @@
 #include "rpc/transport/http2/event_loop.h"
 #include "rpc/transport/http2/protocol.h"
 #include "rpc/transport/http2/tls_context.h"
+#include "rpc/transport/http2/tls_options.h"
 
 namespace cbt::rpc {
 namespace {
@@ -108,7 +109,7 @@ absl::StatusOr<std::unique_ptr<WireClient>> WireClient::Connect(const Address& a
   const Clock::time_point deadline = Clock::now() + options.timeout;
   http2::OwnedSsl ssl;
   if (tls.enabled) {
-    auto context = http2::ClientTls::Create(tls);
+    auto context = http2::MakeClientTls(tls);
     if (!context.ok()) return context.status();
     auto made = (*context)->NewConnection(address.is_unix ? "localhost" : address.host);
     if (!made.ok()) return made.status();

@@ -5,6 +5,7 @@
 
 #include "cbt/units.h"
 #include "rpc/contract/server_event.h"
+#include "rpc/transport/http2/tls_options.h"
 
 namespace cbt::rpc {
 namespace {
@@ -70,7 +71,7 @@ absl::StatusOr<std::unique_ptr<Listener>> Listener::Start(const Address& address
                                                           const std::vector<Service*>& services,
                                                           http2::LoopThreads* loops) {
   absl::StatusOr<std::unique_ptr<http2::ServerTls>> tls =
-      http2::ServerTls::Create(options.tls, options.telemetry);
+      http2::MakeServerTls(options.tls, options.telemetry);
   if (!tls.ok()) return tls.status();
   std::unique_ptr<Listener> listener(new Listener(options, *std::move(tls)));
   absl::StatusOr<std::unique_ptr<http2::Server>> server =

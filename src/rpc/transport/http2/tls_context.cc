@@ -11,7 +11,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/wipe.h"
-#include "rpc/contract/server_event.h"
 
 namespace cbt::rpc::http2 {
 namespace {
@@ -183,17 +182,17 @@ std::string TlsFailure(const SSL* ssl) {
   return text;
 }
 
-ServerTls::ServerTls(const TlsOptions& tls, const Telemetry& telemetry)
+ServerTls::ServerTls(const ServerTlsSettings& tls, std::function<void()> refused)
     : certificate_file_(tls.certificate_file),
       private_key_file_(tls.private_key_file),
       client_ca_file_(tls.client_ca_file),
       min_version_(tls.min_version),
       ciphers_(tls.ciphers),
       groups_(tls.groups),
-      telemetry_(telemetry) {}
+      refused_(std::move(refused)) {}
 
-absl::StatusOr<std::unique_ptr<ServerTls>> ServerTls::Create(const TlsOptions& tls,
-                                                             const Telemetry& telemetry) {
+absl::StatusOr<std::unique_ptr<ServerTls>> ServerTls::Create(const ServerTlsSettings& tls,
+                                                             std::function<void()> refused) {
   const bool texts = !tls.certificate.empty() || !tls.private_key.empty() || !tls.client_ca.empty();
   const bool files =
       !tls.certificate_file.empty() || !tls.private_key_file.empty() || !tls.client_ca_file.empty();
@@ -206,12 +205,12 @@ absl::StatusOr<std::unique_ptr<ServerTls>> ServerTls::Create(const TlsOptions& t
     if (!status.ok()) return status;
   }
   if (!texts && !files) return std::unique_ptr<ServerTls>();
-  std::unique_ptr<ServerTls> made(new ServerTls(tls, telemetry));
+  std::unique_ptr<ServerTls> made(new ServerTls(tls, std::move(refused)));
   if (absl::Status status = made->Init(tls); !status.ok()) return status;
   return made;
 }
 
-absl::Status ServerTls::Init(const TlsOptions& tls) {
+absl::Status ServerTls::Init(const ServerTlsSettings& tls) {
   // The state first: a file that changes while it is read is read again.
   certificate_state_ = StateOf(certificate_file_);
   private_key_state_ = StateOf(private_key_file_);
@@ -239,10 +238,7 @@ absl::StatusOr<SslContext> ServerTls::MakeContext(const TlsIdentity& identity,
                                                   const std::string& client_ca) const {
   SslContext context = NewContext(TLS_server_method());
   if (context == nullptr) return NoTlsMemory();
-  if (min_version_ == TlsVersion::k13 &&
-      SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION) != 1) {
-    return NoTlsMemory();
-  }
+  if (SSL_CTX_set_min_proto_version(context.get(), min_version_) != 1) return NoTlsMemory();
   if (!ciphers_.empty()) {
     if (absl::Status status = UseCiphers(context.get(), ciphers_); !status.ok()) return status;
   }
@@ -310,7 +306,7 @@ absl::StatusOr<Ssl> ServerTls::NewConnection() {
   LookAtClientCa();
   LookAtIdentity();
   if (!client_ca_usable_) {
-    Report(telemetry_, ServerEvent::kHandshakeRefused);
+    if (refused_) refused_();
     return absl::UnavailableError("tls: the client CA can't be read");
   }
   Ssl ssl(SSL_new(context_.get()));
@@ -325,7 +321,7 @@ ServerTls::Change ServerTls::TakeClientCaChange() {
   return std::exchange(change_, Change::kNone);
 }
 
-absl::StatusOr<std::unique_ptr<ClientTls>> ClientTls::Create(const ClientTlsOptions& tls) {
+absl::StatusOr<std::unique_ptr<ClientTls>> ClientTls::Create(const ClientTlsSettings& tls) {
   SslContext context = NewContext(TLS_client_method());
   if (context == nullptr) return NoTlsMemory();
   if (tls.ca.empty()) {

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -16,8 +17,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/watched_file.h"
-#include "cbt/rpc/options.h"
-#include "cbt/rpc/telemetry.h"
 #include "cbt/units.h"
 #include "rpc/transport/http2/pem.h"
 
@@ -45,16 +44,38 @@ bool IsFitHello(std::span<const uint8_t, kHelloHeadBytes> head) noexcept;
 // closed" if it was. Clears OpenSSL's error queue. Throws std::bad_alloc.
 std::string TlsFailure(const SSL* ssl);
 
+// What a server presents to its clients, and demands of them. PEM, as texts or as files.
+struct ServerTlsSettings {
+  std::string certificate = {};
+  std::string private_key = {};
+  std::string client_ca = {};
+  std::string certificate_file = {};
+  std::string private_key_file = {};
+  std::string client_ca_file = {};
+  int min_version = TLS1_2_VERSION;  // or TLS1_3_VERSION
+  // By OpenSSL's names, separated by colons; empty: what HTTP/2 allows, and OpenSSL's default.
+  std::string ciphers = {};
+  std::string groups = {};
+};
+
+// PEM texts of a client; without a CA it trusts the system's.
+struct ClientTlsSettings {
+  std::string ca = {};
+  std::string certificate = {};
+  std::string private_key = {};
+};
+
 // Thread safe. Its connections may outlive it.
 class ServerTls {
  public:
-  // Null if `tls` has neither texts nor files: the server speaks without TLS. Reports to
-  // `telemetry`.
+  // Null if `tls` has neither texts nor files: the server speaks without TLS. Calls `refused`, if
+  // there is one, for each connection that NewConnection() refuses because of the client CA; it
+  // must neither block nor throw.
   // Errors: INVALID_ARGUMENT for a certificate, key or CA that is missing, not PEM, or does not
   //         match the others, and for ciphers or groups that can't be used; errors of reading a
   //         file.
-  static absl::StatusOr<std::unique_ptr<ServerTls>> Create(const TlsOptions& tls,
-                                                           const Telemetry& telemetry);
+  static absl::StatusOr<std::unique_ptr<ServerTls>> Create(const ServerTlsSettings& tls,
+                                                           std::function<void()> refused = {});
   ServerTls(const ServerTls&) = delete;
   ServerTls& operator=(const ServerTls&) = delete;
 
@@ -73,8 +94,8 @@ class ServerTls {
  private:
   using Clock = std::chrono::steady_clock;
 
-  ServerTls(const TlsOptions& tls, const Telemetry& telemetry);
-  absl::Status Init(const TlsOptions& tls);
+  ServerTls(const ServerTlsSettings& tls, std::function<void()> refused);
+  absl::Status Init(const ServerTlsSettings& tls);
   absl::StatusOr<SslContext> MakeContext(const TlsIdentity& identity,
                                          const std::string& client_ca) const;
   void LookAtIdentity();
@@ -83,10 +104,10 @@ class ServerTls {
   const std::string certificate_file_;  // empty: the options' texts are used
   const std::string private_key_file_;
   const std::string client_ca_file_;
-  const TlsVersion min_version_;
+  const int min_version_;
   const std::string ciphers_;
   const std::string groups_;
-  const Telemetry telemetry_;
+  const std::function<void()> refused_;
 
   std::mutex mutex_;
   SslContext context_;
@@ -104,9 +125,8 @@ class ServerTls {
 // Thread safe.
 class ClientTls {
  public:
-  // `tls` must be enabled.
   // Errors: INVALID_ARGUMENT for a CA, certificate or key that is not PEM, or does not match.
-  static absl::StatusOr<std::unique_ptr<ClientTls>> Create(const ClientTlsOptions& tls);
+  static absl::StatusOr<std::unique_ptr<ClientTls>> Create(const ClientTlsSettings& tls);
 
   // The client's end of a new connection to a server that must prove to be `host`: a name, or an
   // IPv4 or IPv6 address without brackets. Errors: INVALID_ARGUMENT if the name is invalid,

@@ -177,8 +177,7 @@ TEST_F(ServerRoom, XDefaultsFitEachOther) {
   for (const bool secure : {false, true}) {
     const auto tls = test::ValueOf(ServerTls::Create({.certificate = identity.certificate,
                                                       .private_key = identity.key,
-                                                      .client_ca = authority.pem()},
-                                                     {}));
+                                                      .client_ca = authority.pem()}));
     const TestServer server({}, secure ? NewServerSsl([&]() -> absl::StatusOr<OwnedSsl> {
                               auto made = tls->NewConnection();
                               if (!made.ok()) return made.status();

@@ -50,11 +50,10 @@ class ServerOverTls : public testing::Test {
 
   void Start(ServerLimits limits = {}, bool client_certificates = false) {
     const PemIdentity identity = authority_.Issue();
-    tls_ =
-        test::ValueOf(ServerTls::Create({.certificate = identity.certificate,
-                                         .private_key = identity.key,
-                                         .client_ca = client_certificates ? authority_.pem() : ""},
-                                        {}));
+    tls_ = test::ValueOf(
+        ServerTls::Create({.certificate = identity.certificate,
+                           .private_key = identity.key,
+                           .client_ca = client_certificates ? authority_.pem() : ""}));
     server_.emplace(limits, [this]() -> absl::StatusOr<OwnedSsl> {
       auto made = tls_->NewConnection();
       if (!made.ok()) return made.status();

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -126,13 +127,14 @@ class Foreign {
   const std::string protocols_;
 };
 
-std::unique_ptr<ServerTls> ServerOf(const TlsOptions& tls, const Telemetry& telemetry = {}) {
-  return test::ValueOf(ServerTls::Create(tls, telemetry));
+std::unique_ptr<ServerTls> ServerOf(const ServerTlsSettings& tls,
+                                    std::function<void()> refused = {}) {
+  return test::ValueOf(ServerTls::Create(tls, std::move(refused)));
 }
 
 class TlsContext : public testing::Test {
  protected:
-  TlsOptions Texts(const PemIdentity& identity, const std::string& client_ca = "") const {
+  ServerTlsSettings Texts(const PemIdentity& identity, const std::string& client_ca = "") const {
     return {
         .certificate = identity.certificate, .private_key = identity.key, .client_ca = client_ca};
   }
@@ -143,8 +145,7 @@ class TlsContext : public testing::Test {
   }
 
   Outcome AskClient(const Foreign& server, const std::string& host = "localhost",
-                    ClientTlsOptions tls = {}) const {
-    tls.enabled = true;
+                    ClientTlsSettings tls = {}) const {
     if (tls.ca.empty()) tls.ca = authority.pem();
     const std::unique_ptr<ClientTls> client = test::ValueOf(ClientTls::Create(tls));
     const Ssl ours = test::ValueOf(client->NewConnection(host));
@@ -158,10 +159,8 @@ class TlsContext : public testing::Test {
 TEST_F(TlsContext, BothOfOursUnderstandEachOther) {
   const auto server = ServerOf(Texts(authority.Issue(), authority.pem()));
   const PemIdentity identity = authority.Issue({.name = "client", .alternatives = ""});
-  const auto client = test::ValueOf(ClientTls::Create({.enabled = true,
-                                                       .ca = authority.pem(),
-                                                       .certificate = identity.certificate,
-                                                       .private_key = identity.key}));
+  const auto client = test::ValueOf(ClientTls::Create(
+      {.ca = authority.pem(), .certificate = identity.certificate, .private_key = identity.key}));
   const Ssl a = test::ValueOf(client->NewConnection("localhost"));
   const Ssl b = test::ValueOf(server->NewConnection());
   const Outcome outcome = Talk(a.get(), b.get());
@@ -206,7 +205,8 @@ TEST_F(TlsContext, WeakCiphersAreRefused) {
 
 TEST_F(TlsContext, TheServerChoosesVersionsCiphersAndGroups) {
   const PemIdentity identity = authority.Issue();
-  const auto talks = [&](TlsOptions tls, int version, const char* cipher, const char* group) {
+  const auto talks = [&](ServerTlsSettings tls, int version, const char* cipher,
+                         const char* group) {
     tls.certificate = identity.certificate;
     tls.private_key = identity.key;
     Foreign client(TLS_client_method());
@@ -215,7 +215,7 @@ TEST_F(TlsContext, TheServerChoosesVersionsCiphersAndGroups) {
     SSL_CTX_set1_groups_list(client.get(), group);
     return AskServer(*ServerOf(tls), client).ok();
   };
-  EXPECT_FALSE(talks({.min_version = TlsVersion::k13}, TLS1_2_VERSION, "ALL", "P-256"));
+  EXPECT_FALSE(talks({.min_version = TLS1_3_VERSION}, TLS1_2_VERSION, "ALL", "P-256"));
   EXPECT_FALSE(talks({.ciphers = "ECDHE+AESGCM+AES256"}, TLS1_2_VERSION, "AES128", "P-256"));
   EXPECT_TRUE(talks({.ciphers = "ECDHE+AESGCM+AES256"}, TLS1_2_VERSION, "AES256", "P-256"));
   EXPECT_FALSE(talks({.groups = "P-384"}, TLS1_3_VERSION, "ALL", "X25519"));
@@ -298,7 +298,7 @@ TEST_F(TlsContext, ServersMustBeTheHostThatWasAsked) {
 }
 
 TEST_F(TlsContext, HostsThatCantBeCheckedAreRefused) {
-  const auto client = test::ValueOf(ClientTls::Create({.enabled = true, .ca = authority.pem()}));
+  const auto client = test::ValueOf(ClientTls::Create({.ca = authority.pem()}));
   for (const std::string& host : {std::string(), std::string("."), std::string("a\0b", 3)}) {
     EXPECT_EQ(client->NewConnection(host).status().code(), StatusCode::kInvalidArgument) << host;
   }
@@ -379,7 +379,7 @@ TEST_F(TlsContext, NothingIsResumedOrRenegotiated) {
 }
 
 TEST_F(TlsContext, PlainTextIsNamed) {
-  const auto client = test::ValueOf(ClientTls::Create({.enabled = true, .ca = authority.pem()}));
+  const auto client = test::ValueOf(ClientTls::Create({.ca = authority.pem()}));
   const Ssl ours = test::ValueOf(client->NewConnection("localhost"));
   BIO* const in = BIO_new(BIO_s_mem());
   BIO_write(in, "HTTP/1.1 400 Bad Request\r\n\r\n", 28);
@@ -393,8 +393,8 @@ TEST_F(TlsContext, PlainTextIsNamed) {
 TEST_F(TlsContext, MaterialThatCantBeUsedIsNamed) {
   const PemIdentity identity = authority.Issue();
   const PemIdentity foreign = other.Issue();
-  const auto refusal = [](const TlsOptions& tls) {
-    const absl::Status status = ServerTls::Create(tls, {}).status();
+  const auto refusal = [](const ServerTlsSettings& tls) {
+    const absl::Status status = ServerTls::Create(tls).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status;
     return std::string(status.message());
   };
@@ -410,7 +410,7 @@ TEST_F(TlsContext, MaterialThatCantBeUsedIsNamed) {
   EXPECT_EQ(refusal({.private_key = identity.key}), "tls: expected a certificate and its key");
   EXPECT_EQ(refusal({.client_ca = authority.pem()}),
             "tls: a client CA also needs a certificate and its key");
-  TlsOptions bad = Texts(identity);
+  ServerTlsSettings bad = Texts(identity);
   bad.groups = "P-256:P-255";
   EXPECT_EQ(refusal(bad), "tls: groups: OpenSSL does not have all of 'P-256:P-255'");
   bad.ciphers = "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES128-SHA";
@@ -421,18 +421,17 @@ TEST_F(TlsContext, MaterialThatCantBeUsedIsNamed) {
   broken.erase(broken.size() - 60, 20);
   EXPECT_EQ(refusal({.certificate = broken, .private_key = identity.key}),
             "tls: certificate: a certificate after the first is not in PEM form");
-  EXPECT_EQ(
-      ServerTls::Create({.certificate_file = "/absent/c", .private_key_file = "/absent/k"}, {})
-          .status()
-          .code(),
-      StatusCode::kNotFound);
-  const auto none = ServerTls::Create({}, {});
+  EXPECT_EQ(ServerTls::Create({.certificate_file = "/absent/c", .private_key_file = "/absent/k"})
+                .status()
+                .code(),
+            StatusCode::kNotFound);
+  const auto none = ServerTls::Create({});
   ASSERT_OK(none);
   EXPECT_EQ(*none, nullptr);
-  for (const ClientTlsOptions& tls :
-       {ClientTlsOptions{.enabled = true, .ca = identity.key},
-        {.enabled = true, .certificate = identity.certificate},
-        {.enabled = true, .certificate = identity.certificate, .private_key = foreign.key}}) {
+  for (const ClientTlsSettings& tls :
+       {ClientTlsSettings{.ca = identity.key},
+        {.certificate = identity.certificate},
+        {.certificate = identity.certificate, .private_key = foreign.key}}) {
     EXPECT_EQ(ClientTls::Create(tls).status().code(), StatusCode::kInvalidArgument);
   }
   EXPECT_EQ(ERR_peek_error(), 0U);
@@ -441,15 +440,6 @@ TEST_F(TlsContext, MaterialThatCantBeUsedIsNamed) {
 // Files that change while the server runs.
 class TlsFiles : public TlsContext {
  protected:
-  struct Events final : StreamObserver {
-    void OnOpen(const StreamKind&) noexcept override {}
-    void OnClose(const StreamReport&) noexcept override {}
-    void OnEvent(ServerEvent event) noexcept override {
-      refused += event == ServerEvent::kHandshakeRefused;
-    }
-    int refused = 0;
-  };
-
   TlsFiles() {
     Write(authority.Issue());
     dir.Write("clients", authority.pem());
@@ -465,7 +455,7 @@ class TlsFiles : public TlsContext {
     Put("certificate", identity.certificate);
   }
 
-  TlsOptions Files(bool client_ca) const {
+  ServerTlsSettings Files(bool client_ca) const {
     return {.certificate_file = dir / "certificate",
             .private_key_file = dir / "key",
             .client_ca_file = client_ca ? dir / "clients" : ""};
@@ -491,7 +481,6 @@ class TlsFiles : public TlsContext {
   }
 
   const TempDir dir;
-  Events events;
 };
 
 TEST_F(TlsFiles, ANewCertificateIsShownToNewConnections) {
@@ -541,7 +530,8 @@ TEST_F(TlsFiles, ANewClientCaHoldsAtOnce) {
 }
 
 TEST_F(TlsFiles, NoClientIsLetInWhileTheCaCantBeRead) {
-  const auto server = ServerOf(Files(true), {.observer = &events});
+  int refused = 0;
+  const auto server = ServerOf(Files(true), [&refused] { ++refused; });
   for (const std::string text : {"", "no certificate"}) {
     Put("clients", text);
     EXPECT_FALSE(Admits(*server, authority));
@@ -555,7 +545,7 @@ TEST_F(TlsFiles, NoClientIsLetInWhileTheCaCantBeRead) {
   std::filesystem::remove(dir / "clients");
   EXPECT_FALSE(Admits(*server, authority));
   EXPECT_EQ(server->TakeClientCaChange(), ServerTls::Change::kUnusable);
-  EXPECT_EQ(events.refused, 5);
+  EXPECT_EQ(refused, 5);
   Put("clients", other.pem());
   EXPECT_EQ(server->TakeClientCaChange(), ServerTls::Change::kChanged);
   EXPECT_TRUE(Admits(*server, other));
@@ -570,7 +560,7 @@ TEST_F(TlsFiles, TheSameCaAgainIsNoChange) {
 
 TEST_F(TlsFiles, AnEmptyClientCaIsRefusedAtTheStart) {
   Put("clients", "");
-  const absl::Status status = ServerTls::Create(Files(true), {}).status();
+  const absl::Status status = ServerTls::Create(Files(true)).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("client CA"));
 }

@@ -11,6 +11,7 @@
 #include "rpc/transport/http2/client/channel_core.h"
 #include "rpc/transport/http2/client/driven_loop.h"
 #include "rpc/transport/http2/tls_context.h"
+#include "rpc/transport/http2/tls_options.h"
 
 namespace cbt::rpc::http2 {
 namespace {
@@ -80,7 +81,7 @@ absl::StatusOr<std::shared_ptr<Channel>> MakeChannel(const Address& address,
                                                      std::shared_ptr<const ClientLoop> loop) try {
   std::unique_ptr<ClientTls> context;
   if (tls.enabled) {
-    absl::StatusOr<std::unique_ptr<ClientTls>> made = ClientTls::Create(tls);
+    absl::StatusOr<std::unique_ptr<ClientTls>> made = MakeClientTls(tls);
     if (!made.ok()) return made.status();
     context = *std::move(made);
   }
