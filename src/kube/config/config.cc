@@ -20,7 +20,7 @@ std::string Variable(const char* name) {
 
 bool Exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
-std::string Trimmed(std::string text) {
+std::string TrimmedText(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) {
     text.pop_back();
   }
@@ -76,7 +76,7 @@ absl::StatusOr<Config> LoadInClusterConfig(const InClusterOptions& options) {
   if (Exists(name_space_file)) {
     absl::StatusOr<std::string> name_space = rpc::ReadSmallFile(name_space_file);
     if (!name_space.ok()) return name_space.status();
-    if (std::string trimmed = Trimmed(*std::move(name_space)); !trimmed.empty()) {
+    if (std::string trimmed = TrimmedText(*std::move(name_space)); !trimmed.empty()) {
       config.name_space = std::move(trimmed);
     }
   }

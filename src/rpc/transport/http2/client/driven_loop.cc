@@ -17,7 +17,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // How late deadlines, ping answers and cancellations may be while no thread waits.
-constexpr milliseconds kLook{250};
+constexpr milliseconds kExitLook{250};
 
 // The most that one check may do: more than a window of data before a ping.
 constexpr int kTurnsOfLook = 16;
@@ -60,7 +60,7 @@ class Caretaker {
   void Run() noexcept {
     std::unique_lock lock(mutex_);
     while (!exiting_) {
-      changed_.wait_for(lock, kLook, [this] { return exiting_; });
+      changed_.wait_for(lock, kExitLook, [this] { return exiting_; });
       bool any = false;
       // By index, because loops may be added meanwhile; a loop that is skipped is run at the next
       // check.
