@@ -29,10 +29,10 @@
 #include "cbt/rpc/server.h"
 #include "kube/support/control_plane.h"
 #include "kube/support/sidecar_world.h"
+#include "net/listen_address.h"
 #include "rpc/client/connect.h"
 #include "rpc/client/remote_cursor.h"
 #include "rpc/support/providers.h"
-#include "rpc/transport/listen_address.h"
 #include "support/status.h"
 
 namespace cbt::bench {

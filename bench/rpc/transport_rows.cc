@@ -18,11 +18,11 @@
 #include "bench/rpc/grpc_peer.h"
 #include "bench/rpc/parts.h"
 #include "cbt/units.h"
+#include "net/listen_address.h"
 #include "rpc/client/connect.h"
+#include "rpc/http2/server.h"
+#include "rpc/http2/tls_options.h"
 #include "rpc/transport/client_call.h"
-#include "rpc/transport/http2/server.h"
-#include "rpc/transport/http2/tls_options.h"
-#include "rpc/transport/listen_address.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::bench {

@@ -17,9 +17,9 @@
 #include "driver/identity_service.h"
 #include "driver/metadata_provider.h"
 #include "driver/node_service.h"
+#include "net/listen_address.h"
+#include "net/socket_file.h"
 #include "ops/http_page.h"
-#include "rpc/transport/listen_address.h"
-#include "rpc/transport/socket_file.h"
 
 namespace cbt::driver {
 namespace {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/file_io.h"
-#include "map/folder/manifest_bytes.h"
+#include "base/manifest_bytes.h"
 #include "volume/volume_folder.h"
 
 namespace cbt::volume {

@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/file_io.h"
-#include "map/folder/manifest_bytes.h"
+#include "base/manifest_bytes.h"
 #include "volume/file_copy.h"
 #include "volume/volume_folder.h"
 

@@ -16,9 +16,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/descriptor.h"
+#include "base/directory.h"
 #include "cbt/extent.h"
 #include "cbt/units.h"
-#include "map/folder/folder.h"
 #include "volume/file_copy.h"
 #include "volume/snapshot_info.h"
 

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/directory.h"
 #include "cbt/change_chain.h"
 #include "map/chain/chain_access.h"
-#include "map/folder/folder.h"
 #include "volume/snapshot_copy.h"
 #include "volume/volume_folder.h"
 #include "volume/volume_manifest.h"

@@ -11,9 +11,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/directory.h"
 #include "cbt/change_chain.h"
 #include "cbt/cursor.h"
-#include "map/folder/folder.h"
 #include "volume/snapshot_info.h"
 
 namespace cbt::volume {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/manifest_bytes.h"
 #include "cbt/cursor.h"
-#include "map/folder/manifest_bytes.h"
 
 namespace cbt::volume {
 namespace {

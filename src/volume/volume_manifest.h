@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "map/folder/folder.h"
+#include "base/directory.h"
 
 namespace cbt::volume {
 

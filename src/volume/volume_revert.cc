@@ -18,7 +18,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "map/folder/manifest_bytes.h"
+#include "base/manifest_bytes.h"
 #include "volume/file_copy.h"
 #include "volume/volume_core.h"
 

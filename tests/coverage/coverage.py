@@ -21,7 +21,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 LEFT_OUT = "lint|consumer|demo"
 CORE = ("core", "map", "simd", "wire")
-ADAPTERS = ("rpc", "ops")
+ADAPTERS = ("net", "rpc", "ops")
 # Code that parses untrusted bytes, and code that answers.
 DECODERS_AND_CURSORS = ("core/bitmap_cursor", "core/extent_cursor", "core/memory_cursor", "core/requested_cursor",
                         "map/portable_", "map/map_cursor", "map/container", "map/map_file", "wire/proto_reader",

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/directory.h"
 #include "cbt/change_chain.h"
 #include "cbt/change_map.h"
 #include "cbt/change_map_file.h"
@@ -25,7 +26,6 @@
 #include "cbt/source/image.h"
 #include "cbt/units.h"
 #include "faults/support/failing_memory.h"
-#include "map/folder/folder.h"
 #include "map/tracker/region_log.h"
 #include "source/directory/beneath.h"
 #include "support/figures.h"

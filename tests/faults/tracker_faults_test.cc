@@ -19,10 +19,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/directory.h"
 #include "cbt/change_tracker.h"
 #include "faults/shim/calls.h"
 #include "faults/support/failing_memory.h"
-#include "map/folder/folder.h"
 #include "map/maps.h"
 #include "map/tracker/epochs.h"
 #include "map/tracker/region_log.h"

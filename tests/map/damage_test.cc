@@ -16,10 +16,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/checksum.h"
+#include "base/directory.h"
 #include "cbt/change_map_file.h"
 #include "cbt/units.h"
 #include "map/chain/chain_manifest.h"
-#include "map/folder/folder.h"
 #include "map/maps.h"
 #include "map/tracker/region_log.h"
 #include "map/tracker/tracker_manifest.h"

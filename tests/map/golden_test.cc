@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/directory.h"
 #include "cbt/change_chain.h"
 #include "cbt/change_map_file.h"
 #include "cbt/change_tracker.h"
 #include "cbt/units.h"
 #include "map/chain/chain_manifest.h"
-#include "map/folder/folder.h"
 #include "map/maps.h"
 #include "map/tracker/region_log.h"
 #include "support/figures.h"

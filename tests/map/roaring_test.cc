@@ -1,5 +1,5 @@
 // Converts change maps to CRoaring's bitmaps and back, every type in both directions.
-#include "cbt/roaring.h"
+#include "cbt/bridge/roaring.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

@@ -29,9 +29,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/directory.h"
 #include "driver/state/record.h"
 #include "driver/state/volume_paths.h"
-#include "map/folder/folder.h"
 
 namespace cbt::driver {
 

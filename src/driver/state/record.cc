@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "map/folder/manifest_bytes.h"
+#include "base/manifest_bytes.h"
 
 namespace cbt::driver {
 namespace {

@@ -16,7 +16,7 @@
 #include "absl/status/status.h"
 #include "kube/http_server/request_head.h"
 #include "kube/http_server/request_of.h"
-#include "rpc/transport/http2/tls_context.h"
+#include "net/tls_context.h"
 
 namespace cbt::kube::http_server {
 namespace {

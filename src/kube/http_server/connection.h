@@ -27,8 +27,8 @@
 #include "kube/http_server/growing_body.h"
 #include "kube/http_server/http_message.h"
 #include "kube/http_server/server_options.h"
+#include "net/tls_context.h"
 #include "ops/event_log.h"
-#include "rpc/transport/http2/tls_context.h"
 
 namespace cbt::kube::http_server {
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "rpc/transport/http2/pem.h"
+#include "net/pem.h"
 
 namespace cbt::kube::http_server {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "base/wipe.h"
-#include "rpc/transport/http2/tls_context.h"
+#include "net/tls_context.h"
 
 namespace cbt::kube::http_server {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/watched_file.h"
+#include "net/pem.h"
 #include "ops/event_log.h"
-#include "rpc/transport/http2/pem.h"
 
 namespace cbt::kube::http_server {
 

@@ -6,8 +6,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "net/listen_address.h"
 #include "rpc/client/connect.h"
-#include "rpc/transport/listen_address.h"
 
 namespace cbt::kube::http_sidecar {
 namespace {

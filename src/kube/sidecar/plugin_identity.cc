@@ -7,9 +7,9 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "base/utf8.h"
+#include "net/listen_address.h"
 #include "rpc/client/connect.h"
 #include "rpc/client/unary_call.h"
-#include "rpc/transport/listen_address.h"
 #include "wire/proto_reader.h"
 
 namespace cbt::kube::sidecar {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "rpc/transport/http2/pem.h"
+#include "net/pem.h"
 
 namespace cbt::kube::sidecar {
 namespace {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "cbt/wire/checker.h"
+#include "net/listen_address.h"
 #include "rpc/client/connect.h"
 #include "rpc/client/inbound_stream.h"
 #include "rpc/client/remote_cursor.h"
@@ -19,7 +20,6 @@
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/contract.h"
 #include "rpc/contract/source_version.h"
-#include "rpc/transport/listen_address.h"
 
 namespace cbt::rpc {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "rpc/transport/http2/client/channel.h"
-#include "rpc/transport/http2/client/client_loop.h"
+#include "rpc/http2/channel.h"
+#include "rpc/http2/client_loop.h"
 
 namespace cbt::rpc {
 

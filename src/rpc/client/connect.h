@@ -7,9 +7,9 @@
 
 #include "absl/status/statusor.h"
 #include "cbt/rpc/options.h"
+#include "net/listen_address.h"
+#include "net/loop_threads.h"
 #include "rpc/transport/client_call.h"
-#include "rpc/transport/http2/loop_threads.h"
-#include "rpc/transport/listen_address.h"
 
 namespace cbt::rpc {
 

@@ -16,11 +16,11 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/rpc/conformance.h"
 #include "cbt/units.h"
+#include "net/listen_address.h"
 #include "rpc/conformance/probe.h"
 #include "rpc/conformance/wire_client.h"
 #include "rpc/contract/contract.h"
 #include "rpc/transport/client_call.h"
-#include "rpc/transport/listen_address.h"
 
 namespace cbt::rpc {
 

@@ -11,11 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "cbt/units.h"
-#include "rpc/transport/http2/client/connector.h"
-#include "rpc/transport/http2/event_loop.h"
-#include "rpc/transport/http2/protocol.h"
-#include "rpc/transport/http2/tls_context.h"
-#include "rpc/transport/http2/tls_options.h"
+#include "net/event_loop.h"
+#include "net/tls_context.h"
+#include "rpc/http2/connector.h"
+#include "rpc/http2/protocol.h"
+#include "rpc/http2/tls_options.h"
 
 namespace cbt::rpc {
 namespace {

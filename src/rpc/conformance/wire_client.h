@@ -20,8 +20,8 @@
 #include "absl/status/statusor.h"
 #include "cbt/rpc/options.h"
 #include "cbt/units.h"
-#include "rpc/transport/http2/socket_stream.h"
-#include "rpc/transport/listen_address.h"
+#include "net/listen_address.h"
+#include "net/socket_stream.h"
 
 namespace cbt::rpc {
 

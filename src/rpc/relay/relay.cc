@@ -10,18 +10,18 @@
 #include "cbt/executor.h"
 #include "cbt/units.h"
 #include "cbt/version.h"
+#include "net/listen_address.h"
+#include "net/loop_threads.h"
 #include "rpc/client/connect.h"
 #include "rpc/contract/server_event.h"
 #include "rpc/contract/status.h"
+#include "rpc/http2/server.h"
 #include "rpc/relay/plugin_errors.h"
 #include "rpc/relay/plugin_watch.h"
 #include "rpc/relay/relay_feed.h"
 #include "rpc/relay/remote_provider.h"
 #include "rpc/server/service_host.h"
 #include "rpc/server/services.h"
-#include "rpc/transport/http2/loop_threads.h"
-#include "rpc/transport/http2/server.h"
-#include "rpc/transport/listen_address.h"
 
 namespace cbt::rpc {
 namespace {

@@ -5,10 +5,10 @@
 #include <string_view>
 #include <utility>
 
+#include "net/listen_address.h"
 #include "rpc/client/connect.h"
 #include "rpc/client/remote_cursor.h"
 #include "rpc/relay/remote_provider.h"
-#include "rpc/transport/listen_address.h"
 
 namespace cbt::rpc {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "cbt/units.h"
 #include "rpc/contract/server_event.h"
-#include "rpc/transport/http2/tls_options.h"
+#include "rpc/http2/tls_options.h"
 
 namespace cbt::rpc {
 namespace {

@@ -15,10 +15,10 @@
 #include "absl/status/statusor.h"
 #include "cbt/rpc/options.h"
 #include "cbt/rpc/telemetry.h"
-#include "rpc/transport/http2/loop_threads.h"
-#include "rpc/transport/http2/server.h"
-#include "rpc/transport/http2/tls_context.h"
-#include "rpc/transport/listen_address.h"
+#include "net/listen_address.h"
+#include "net/loop_threads.h"
+#include "net/tls_context.h"
+#include "rpc/http2/server.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "cbt/units.h"
-#include "rpc/transport/listen_address.h"
+#include "net/listen_address.h"
 
 namespace cbt::rpc {
 namespace {

@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/manifest_bytes.h"
 #include "cbt/extent.h"
 #include "cbt/units.h"
 #include "driver/state/clone_attempts.h"
-#include "map/folder/manifest_bytes.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
 #include "volume/snapshot_reader.h"

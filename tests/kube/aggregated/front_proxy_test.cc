@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cbt/kube/core_objects.h"
-#include "rpc/transport/http2/certificates.h"
+#include "net/certificates.h"
 #include "support/status.h"
 
 namespace cbt::test::front_proxy_test {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "kube/client/answer.h"
+#include "kube/client/endpoint.h"
 #include "kube/client/line_splitter.h"
 #include "kube/client/token_bucket.h"
-#include "kube/config/endpoint.h"
 #include "kube/object/percent.h"
 #include "support/status.h"
 

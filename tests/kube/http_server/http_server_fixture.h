@@ -26,8 +26,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "kube/http_server/http_server.h"
+#include "net/certificates.h"
 #include "ops/event_log.h"
-#include "rpc/transport/http2/certificates.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
 

@@ -22,7 +22,7 @@
 
 #include "kube/support/api_call.h"
 #include "kube/support/bound_process.h"
-#include "rpc/transport/http2/certificates.h"
+#include "net/certificates.h"
 #include "support/temp_dir.h"
 
 // First line of a test (or of SetUp()) that needs it.

@@ -14,7 +14,7 @@
 #include "cbt/rpc/server.h"
 #include "kube/sidecar/sidecar.h"
 #include "kube/support/control_plane.h"
-#include "rpc/transport/http2/certificates.h"
+#include "net/certificates.h"
 #include "support/temp_dir.h"
 
 namespace cbt::test {

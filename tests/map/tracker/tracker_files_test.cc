@@ -14,9 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/directory.h"
 #include "cbt/change_map_file.h"
 #include "cbt/units.h"
-#include "map/folder/folder.h"
 #include "map/maps.h"
 #include "map/tracker/region_log.h"
 #include "support/full_disk.h"

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "net/listen_address.h"
 #include "rpc/client/connect.h"
 #include "rpc/support/fake_server.h"
-#include "rpc/transport/listen_address.h"
 #include "support/status.h"
 
 namespace cbt::rpc {

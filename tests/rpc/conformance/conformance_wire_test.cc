@@ -12,10 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/rpc/conformance.h"
 #include "cbt/rpc/server.h"
+#include "net/certificates.h"
 #include "rpc/support/planted_server.h"
 #include "rpc/support/providers.h"
 #include "rpc/support/raw_planted_server.h"
-#include "rpc/transport/http2/certificates.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
 

@@ -17,6 +17,7 @@
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/server.h"
 #include "cbt/units.h"
+#include "net/listen_address.h"
 #include "rpc/client/connect.h"
 #include "rpc/relay/relay_feed.h"
 #include "rpc/support/descriptors.h"
@@ -25,7 +26,6 @@
 #include "rpc/support/planted_server.h"
 #include "rpc/support/raw_call.h"
 #include "rpc/support/sidecar.h"
-#include "rpc/transport/listen_address.h"
 #include "support/generators.h"
 #include "support/status.h"
 

@@ -22,9 +22,9 @@
 #include "cbt/rpc/client.h"
 #include "cbt/version.h"
 #include "csi.pb.h"
+#include "net/listen_address.h"
 #include "rpc/server/identity_service.h"
 #include "rpc/support/fixture.h"
-#include "rpc/transport/listen_address.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
 

@@ -7,7 +7,7 @@
 #include <chrono>
 #include <random>
 
-#include "cbt/source/nbd_extents.h"
+#include "cbt/bridge/nbd_extents.h"
 #include "reference/volume.h"
 #include "support/cursors.h"
 #include "support/planted_nbd_server.h"
