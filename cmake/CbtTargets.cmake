@@ -1,5 +1,8 @@
 # Helpers for defining targets.
 
+# What most files of every library read. It is half of their compile time.
+set(cbt_library_headers <absl/status/statusor.h> <absl/strings/str_cat.h> <functional> <memory> <string> <vector>)
+
 # cbt_add_library(<core|source|rpc> <link libraries...>): static library cbt_<name>, cbt::<name>.
 # Folders under src/ add their files with target_sources().
 function(cbt_add_library name)

@@ -28,7 +28,7 @@ PRIVATE = re.compile(r"cbt_private_flags|-Werror|-Wconversion|[\s;\"]-m[a-z]|-fs
                      r"BUILD_INTERFACE")
 
 # Documents may link files that only the source tree has.
-SOURCE_TREE = ("CONTRIBUTING.md", "examples/", "include/", "src/", "tests/")
+SOURCE_TREE = ("CONTRIBUTING.md", "examples/", "include/", "programs/", "src/", "tests/")
 
 
 def run(*command, expect_failure=False, **options):

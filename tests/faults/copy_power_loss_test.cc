@@ -16,11 +16,11 @@
 #include "base/descriptor.h"
 #include "faults/support/crash_disk.h"
 #include "faults/support/disk_recorder.h"
+#include "programs/volume/snapshot_copy.h"
 #include "support/figures.h"
 #include "support/files.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
-#include "volume/snapshot_copy.h"
 
 namespace cbt::volume {
 namespace copy_power_loss_test {

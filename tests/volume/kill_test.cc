@@ -24,6 +24,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/units.h"
+#include "programs/volume/control.h"
+#include "programs/volume/tracked_volume.h"
 #include "support/child_process.h"
 #include "support/figures.h"
 #include "support/files.h"
@@ -31,8 +33,6 @@
 #include "support/seeded_random.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
-#include "volume/control.h"
-#include "volume/tracked_volume.h"
 #include "volume/volume_model.h"
 
 namespace cbt::volume {

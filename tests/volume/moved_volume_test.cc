@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "cbt/units.h"
+#include "programs/volume/snapshot_reader.h"
+#include "programs/volume/tracked_volume.h"
 #include "support/files.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
-#include "volume/snapshot_reader.h"
-#include "volume/tracked_volume.h"
 #include "volume/volume_model.h"
 
 namespace cbt::volume {

@@ -13,11 +13,11 @@
 #include "base/descriptor.h"
 #include "base/file_io.h"
 #include "cbt/units.h"
+#include "programs/volume/tracked_volume.h"
 #include "support/child.h"
 #include "support/files.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
-#include "volume/tracked_volume.h"
 #include "volume/volume_model.h"
 
 namespace cbt::volume {

@@ -20,12 +20,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/units.h"
+#include "programs/volume/control.h"
+#include "programs/volume/tracked_volume.h"
 #include "support/child.h"
 #include "support/files.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
-#include "volume/control.h"
-#include "volume/tracked_volume.h"
 #include "volume/volume_model.h"
 
 namespace cbt::volume {

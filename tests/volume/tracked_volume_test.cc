@@ -1,4 +1,4 @@
-#include "volume/tracked_volume.h"
+#include "programs/volume/tracked_volume.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -17,13 +17,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/units.h"
+#include "programs/volume/snapshot_reader.h"
 #include "support/child.h"
 #include "support/files.h"
 #include "support/loop_mount.h"
 #include "support/seeded_random.h"
 #include "support/status.h"
 #include "support/temp_dir.h"
-#include "volume/snapshot_reader.h"
 #include "volume/volume_model.h"
 
 namespace cbt::volume {

@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "programs/volume/tracked_volume.h"
 #include "reference/volume.h"
 #include "support/cursors.h"
 #include "support/files.h"
 #include "support/status.h"
-#include "volume/tracked_volume.h"
 
 namespace cbt::test {
 

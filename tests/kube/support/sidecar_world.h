@@ -12,9 +12,9 @@
 #include "cbt/provider.h"
 #include "cbt/rpc/options.h"
 #include "cbt/rpc/server.h"
-#include "kube/sidecar/sidecar.h"
 #include "kube/support/control_plane.h"
 #include "net/certificates.h"
+#include "programs/sidecar/sidecar.h"
 #include "support/temp_dir.h"
 
 namespace cbt::test {
