@@ -27,13 +27,13 @@
 #include "cbt/kube/client.h"
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/server.h"
-#include "kube/support/control_plane.h"
-#include "kube/support/sidecar_world.h"
 #include "net/listen_address.h"
 #include "rpc/client/connect.h"
 #include "rpc/client/remote_cursor.h"
-#include "rpc/support/providers.h"
-#include "support/status.h"
+#include "tests/kube/support/control_plane.h"
+#include "tests/kube/support/sidecar_world.h"
+#include "tests/rpc/support/providers.h"
+#include "tests/support/status.h"
 
 namespace cbt::bench {
 namespace {

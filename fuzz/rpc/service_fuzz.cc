@@ -25,7 +25,7 @@
 #include "rpc/server/message_producer.h"
 #include "rpc/transport/flat_message.h"
 #include "rpc/transport/slice_pool.h"
-#include "support/cursors.h"
+#include "tests/support/cursors.h"
 
 namespace {
 

@@ -16,11 +16,11 @@
 #include "base/process_mark.h"
 #include "cbt/change_chain.h"
 #include "cbt/change_tracker.h"
-#include "map/maps.h"
-#include "map/tracker/epochs.h"
-#include "support/child.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/map/maps.h"
+#include "tests/map/tracker/epochs.h"
+#include "tests/support/child.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace claim_test {

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace folder_test {

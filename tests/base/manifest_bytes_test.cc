@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace manifest_bytes_test {

@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "cbt/units.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 namespace watched_file_test {

@@ -10,7 +10,7 @@
 #include <set>
 #include <vector>
 
-#include "support/seeded_random.h"
+#include "tests/support/seeded_random.h"
 
 namespace cbt::cli {
 namespace delta_sizes_test {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::cli {
 namespace go_flags_test {

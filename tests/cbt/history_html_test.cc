@@ -15,7 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "cbt/list_cursor.h"
 #include "cbt/units.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::cli {
 namespace history_html_test {

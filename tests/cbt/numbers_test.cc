@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cbt/units.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::cli {
 namespace numbers_test {

@@ -22,7 +22,7 @@
 #include "programs/cbt/output/volume_picture.h"
 #include "programs/cbt/support/status.h"
 #include "programs/cbt/support/terminal.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::cli {
 namespace print_stream_test {

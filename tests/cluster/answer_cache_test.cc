@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::kube::sidecar {
 namespace answer_cache_test {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::kube::sidecar {
 namespace binding_test {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "cbt/kube/watch.h"
-#include "kube/watch/cache_probe.h"
-#include "support/status.h"
+#include "tests/kube/watch/cache_probe.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace kept_fields_test {

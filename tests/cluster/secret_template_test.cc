@@ -8,7 +8,7 @@
 #include <string>
 
 #include "programs/cluster/object_name.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::kube::sidecar {
 namespace secret_template_test {

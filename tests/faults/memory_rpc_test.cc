@@ -34,7 +34,6 @@
 #include "cbt/units.h"
 #include "cbt/wire/digest.h"
 #include "cbt/wire/message.h"
-#include "faults/support/failing_memory.h"
 #include "rpc/access/admission.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/contract.h"
@@ -47,13 +46,14 @@
 #include "rpc/server/provider_feed.h"
 #include "rpc/server/server_stream.h"
 #include "rpc/server/stream_telemetry.h"
-#include "rpc/support/providers.h"
 #include "rpc/transport/client_call.h"
 #include "rpc/transport/server_call.h"
 #include "rpc/transport/slice_pool.h"
-#include "support/figures.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/faults/support/failing_memory.h"
+#include "tests/rpc/support/providers.h"
+#include "tests/support/figures.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::rpc {
 namespace memory_rpc_test {

@@ -22,15 +22,15 @@
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/server.h"
-#include "faults/support/failing_memory.h"
-#include "net/certificates.h"
 #include "net/tls_context.h"
 #include "rpc/http2/channel.h"
 #include "rpc/http2/server.h"
-#include "rpc/support/providers.h"
-#include "support/figures.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/faults/support/failing_memory.h"
+#include "tests/net/certificates.h"
+#include "tests/rpc/support/providers.h"
+#include "tests/support/figures.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 #ifdef __SANITIZE_ADDRESS__
 // A Cord that cannot allocate a node loses the data being appended.

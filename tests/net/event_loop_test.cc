@@ -14,8 +14,8 @@
 #include <thread>
 #include <vector>
 
-#include "support/seeded_random.h"
-#include "support/status.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
 
 namespace cbt::rpc::http2 {
 namespace event_loop_test {

@@ -14,8 +14,8 @@
 
 #include "net/listen_address.h"
 #include "net/socket_file.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 namespace listening_test {

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "cbt/units.h"
-#include "net/tls_pair.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
+#include "tests/net/tls_pair.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
 
 namespace cbt::rpc::http2 {
 namespace socket_stream_test {

@@ -18,9 +18,9 @@
 #include <thread>
 #include <utility>
 
-#include "net/certificates.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/net/certificates.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::rpc::http2 {
 namespace tls_context_test {

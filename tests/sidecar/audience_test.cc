@@ -12,7 +12,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "ops/event_log.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace audience_test {

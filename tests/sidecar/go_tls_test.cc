@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::kube::sidecar {
 namespace go_tls_test {

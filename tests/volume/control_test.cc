@@ -15,8 +15,8 @@
 #include "base/descriptor.h"
 #include "cbt/units.h"
 #include "programs/volume/control_lines.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::volume {
 namespace control_test {

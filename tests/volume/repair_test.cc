@@ -9,9 +9,9 @@
 
 #include "cbt/units.h"
 #include "programs/volume/tracked_volume.h"
-#include "support/full_disk.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/support/full_disk.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::volume {
 namespace repair_test {

@@ -22,11 +22,11 @@
 #include "cbt/units.h"
 #include "programs/volume/control.h"
 #include "programs/volume/tracked_volume.h"
-#include "support/child.h"
-#include "support/files.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
-#include "volume/volume_model.h"
+#include "tests/support/child.h"
+#include "tests/support/files.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
+#include "tests/volume/volume_model.h"
 
 namespace cbt::volume {
 namespace revert_test {

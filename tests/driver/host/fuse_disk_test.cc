@@ -22,10 +22,10 @@
 
 #include "base/file_io.h"
 #include "programs/driver/host/host_message.h"
-#include "support/child_process.h"
-#include "support/files.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/support/child_process.h"
+#include "tests/support/files.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::driver {
 namespace fuse_disk_test {

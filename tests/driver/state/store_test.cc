@@ -23,8 +23,8 @@
 #include "programs/driver/state/clone_attempts.h"
 #include "programs/volume/snapshot_reader.h"
 #include "programs/volume/tracked_volume.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::driver {
 namespace store_test {

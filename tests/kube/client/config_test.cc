@@ -8,8 +8,8 @@
 #include <string>
 
 #include "kube/client/kubeconfig.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::kube {
 namespace config_test {

@@ -13,9 +13,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "kube/client/run_program.h"
-#include "support/files.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/support/files.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::kube {
 namespace exec_plugin_test {

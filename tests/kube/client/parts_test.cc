@@ -11,7 +11,7 @@
 #include "kube/client/line_splitter.h"
 #include "kube/client/token_bucket.h"
 #include "kube/object/percent.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::kube {
 namespace parts_test {

@@ -12,11 +12,11 @@
 
 #include "cbt/kube/snapshot_metadata.h"
 #include "cbt/metadata_type.h"
-#include "kube/support/control_plane.h"
-#include "kube/support/sidecar_world.h"
-#include "rpc/support/providers.h"
-#include "support/cursors.h"
-#include "support/status.h"
+#include "tests/kube/support/control_plane.h"
+#include "tests/kube/support/sidecar_world.h"
+#include "tests/rpc/support/providers.h"
+#include "tests/support/cursors.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace snapshot_metadata_live_test {

@@ -7,7 +7,7 @@
 
 #include "cbt/kube/object.h"
 #include "programs/revisions/aggregated/discovery_documents.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::test::api_server_test {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::test::delta_page_test {
 

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/kube/object.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::test::driver_discovery_test {
 

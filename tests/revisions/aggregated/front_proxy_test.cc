@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "cbt/kube/core_objects.h"
-#include "net/certificates.h"
-#include "support/status.h"
+#include "tests/net/certificates.h"
+#include "tests/support/status.h"
 
 namespace cbt::test::front_proxy_test {
 

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/list_cursor.h"
 #include "cbt/rpc/volume_snapshot_delta.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::test::volume_snapshot_delta_test {
 

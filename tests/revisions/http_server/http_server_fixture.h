@@ -25,11 +25,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "net/certificates.h"
 #include "ops/event_log.h"
 #include "programs/revisions/http_server/http_server.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/net/certificates.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "revisions/http_server/http_server_fixture.h"
+#include "tests/revisions/http_server/http_server_fixture.h"
 
 namespace cbt::test {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "programs/revisions/aggregated/api/delta_page.h"
 #include "programs/revisions/http_sidecar/page_tokens.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::test::page_maker_test {
 

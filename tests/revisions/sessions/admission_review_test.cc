@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cbt/kube/object.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace {

@@ -19,11 +19,11 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/kube/client.h"
 #include "cbt/kube/object.h"
-#include "kube/support/fake_api.h"
 #include "ops/event_log.h"
 #include "programs/cluster/session_objects.h"
 #include "programs/revisions/sessions/counters.h"
-#include "support/status.h"
+#include "tests/kube/support/fake_api.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "net/listen_address.h"
 #include "rpc/client/connect.h"
-#include "rpc/support/fake_server.h"
-#include "support/status.h"
+#include "tests/rpc/support/fake_server.h"
+#include "tests/support/status.h"
 
 namespace cbt::rpc {
 namespace unary_call_test {

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "rpc/http2/channel.h"
-#include "rpc/http2/collector.h"
-#include "rpc/http2/raw_server.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/rpc/http2/collector.h"
+#include "tests/rpc/http2/raw_server.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::rpc::http2 {
 namespace channel_answers_test {

@@ -13,11 +13,11 @@
 #include <thread>
 #include <vector>
 
-#include "net/certificates.h"
 #include "rpc/http2/channel.h"
-#include "rpc/http2/collector.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/net/certificates.h"
+#include "tests/rpc/http2/collector.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::rpc::http2 {
 namespace channel_grpc_test {

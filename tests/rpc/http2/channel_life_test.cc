@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "rpc/http2/channel.h"
-#include "rpc/http2/collector.h"
-#include "rpc/http2/raw_server.h"
-#include "rpc/http2/test_service.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/rpc/http2/collector.h"
+#include "tests/rpc/http2/raw_server.h"
+#include "tests/rpc/http2/test_service.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::rpc::http2 {
 namespace channel_life_test {

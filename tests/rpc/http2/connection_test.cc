@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "net/tls_pair.h"
-#include "support/status.h"
+#include "tests/net/tls_pair.h"
+#include "tests/support/status.h"
 
 namespace cbt::rpc::http2 {
 namespace connection_test {

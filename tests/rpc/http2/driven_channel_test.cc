@@ -8,10 +8,10 @@
 #include <thread>
 
 #include "rpc/http2/channel.h"
-#include "rpc/http2/collector.h"
-#include "rpc/http2/raw_server.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/rpc/http2/collector.h"
+#include "tests/rpc/http2/raw_server.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::rpc::http2 {
 namespace driven_channel_test {

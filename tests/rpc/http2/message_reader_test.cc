@@ -14,7 +14,7 @@
 
 #include "absl/strings/string_view.h"
 #include "cbt/units.h"
-#include "support/seeded_random.h"
+#include "tests/support/seeded_random.h"
 
 namespace cbt::rpc::http2 {
 namespace message_reader_test {

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "support/seeded_random.h"
+#include "tests/support/seeded_random.h"
 
 namespace cbt::rpc::http2 {
 namespace protocol_test {

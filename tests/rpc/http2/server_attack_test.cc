@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "cbt/units.h"
-#include "rpc/http2/raw_client.h"
 #include "rpc/http2/server.h"
-#include "rpc/http2/test_service.h"
+#include "tests/rpc/http2/raw_client.h"
+#include "tests/rpc/http2/test_service.h"
 
 namespace cbt::rpc::http2 {
 namespace server_attack_test {

@@ -9,10 +9,10 @@
 
 #include "net/acceptor.h"
 #include "rpc/http2/channel.h"
-#include "rpc/http2/collector.h"
-#include "rpc/http2/raw_client.h"
 #include "rpc/http2/server.h"
-#include "rpc/http2/test_service.h"
+#include "tests/rpc/http2/collector.h"
+#include "tests/rpc/http2/raw_client.h"
+#include "tests/rpc/http2/test_service.h"
 
 namespace cbt::rpc::http2 {
 namespace server_life_test {

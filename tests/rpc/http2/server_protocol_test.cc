@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "rpc/http2/raw_client.h"
 #include "rpc/http2/server.h"
-#include "rpc/http2/test_service.h"
+#include "tests/rpc/http2/raw_client.h"
+#include "tests/rpc/http2/test_service.h"
 
 namespace cbt::rpc::http2 {
 namespace server_protocol_test {

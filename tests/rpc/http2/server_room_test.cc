@@ -12,11 +12,11 @@
 
 #include "cbt/rpc/options.h"
 #include "cbt/units.h"
-#include "net/certificates.h"
 #include "net/tls_context.h"
-#include "rpc/http2/raw_client.h"
 #include "rpc/http2/server.h"
-#include "rpc/http2/test_service.h"
+#include "tests/net/certificates.h"
+#include "tests/rpc/http2/raw_client.h"
+#include "tests/rpc/http2/test_service.h"
 
 namespace cbt::rpc::http2 {
 namespace server_room_test {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "cbt/units.h"
-#include "rpc/http2/raw_client.h"
-#include "rpc/http2/test_service.h"
+#include "tests/rpc/http2/raw_client.h"
+#include "tests/rpc/http2/test_service.h"
 
 namespace cbt::rpc::http2 {
 namespace server_test {

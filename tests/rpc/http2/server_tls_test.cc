@@ -16,13 +16,13 @@
 #include <vector>
 
 #include "cbt/units.h"
-#include "net/certificates.h"
 #include "net/tls_context.h"
 #include "rpc/http2/channel.h"
-#include "rpc/http2/collector.h"
-#include "rpc/http2/raw_client.h"
 #include "rpc/http2/server.h"
-#include "rpc/http2/test_service.h"
+#include "tests/net/certificates.h"
+#include "tests/rpc/http2/collector.h"
+#include "tests/rpc/http2/raw_client.h"
+#include "tests/rpc/http2/test_service.h"
 
 namespace cbt::rpc::http2 {
 namespace server_tls_test {

@@ -15,8 +15,8 @@
 #include "absl/status/status.h"
 #include "rpc/http2/server.h"
 #include "rpc/transport/server_call.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 

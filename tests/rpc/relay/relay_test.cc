@@ -20,14 +20,14 @@
 #include "net/listen_address.h"
 #include "rpc/client/connect.h"
 #include "rpc/relay/relay_feed.h"
-#include "rpc/support/descriptors.h"
-#include "rpc/support/fake_server.h"
-#include "rpc/support/fixture.h"
-#include "rpc/support/planted_server.h"
-#include "rpc/support/raw_call.h"
-#include "rpc/support/sidecar.h"
-#include "support/generators.h"
-#include "support/status.h"
+#include "tests/rpc/support/descriptors.h"
+#include "tests/rpc/support/fake_server.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/rpc/support/planted_server.h"
+#include "tests/rpc/support/raw_call.h"
+#include "tests/rpc/support/sidecar.h"
+#include "tests/support/generators.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace relay_test {

@@ -18,9 +18,9 @@
 #include "cbt/extent.h"
 #include "cbt/units.h"
 #include "rpc/server/packed_extents.h"
-#include "rpc/support/providers.h"
 #include "rpc/transport/slice_pool.h"
-#include "support/status.h"
+#include "tests/rpc/support/providers.h"
+#include "tests/support/status.h"
 
 namespace cbt::rpc {
 namespace message_producer_test {

@@ -24,9 +24,9 @@
 #include "csi.pb.h"
 #include "net/listen_address.h"
 #include "rpc/server/identity_service.h"
-#include "rpc/support/fixture.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 namespace server_test {

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "cbt/units.h"
-#include "rpc/support/fixture.h"
-#include "support/status.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace stream_life_test {

@@ -17,8 +17,8 @@
 
 #include "rpc/contract/contract.h"
 #include "rpc/http2/protocol.h"
-#include "rpc/http2/raw_server.h"
-#include "support/temp_dir.h"
+#include "tests/rpc/http2/raw_server.h"
+#include "tests/support/temp_dir.h"
 #include "wire/proto_writer.h"
 
 namespace cbt::test {
