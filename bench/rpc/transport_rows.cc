@@ -123,13 +123,13 @@ void TransportOfCbt(benchmark::State& state, bool, Path path, uint32_t) {
   Check(tls.ok(), "no TLS");
   rpc::http2::NewServerSsl ssl;
   if (IsTls(path)) {
-    ssl = [&]() -> absl::StatusOr<rpc::http2::OwnedSsl> {
+    ssl = [&]() -> absl::StatusOr<net::OwnedSsl> {
       auto made = (*tls)->NewConnection();
       if (!made.ok()) return made.status();
-      return rpc::http2::OwnedSsl(made->release());
+      return net::OwnedSsl(made->release());
     };
   }
-  const auto address = rpc::ParseAddress(Listen(path));
+  const auto address = net::ParseAddress(Listen(path));
   Check(address.ok(), "no address");
   const auto server = rpc::http2::Server::Start(*address, {}, {&service}, ssl, {});
   Check(server.ok(), "no server");

@@ -150,7 +150,7 @@ void Open(benchmark::State& state, Impl impl) {
   const auto open = [&] {
     if (channel == nullptr || impl == Impl::kConnect) {
       channel = ValueOf(
-          rpc::ConnectForConsumer(ValueOf(rpc::ParseAddress(request.address)), request.tls));
+          rpc::ConnectForConsumer(ValueOf(net::ParseAddress(request.address)), request.tls));
     }
     const auto cursor = rpc::OpenRemoteCursor(request, [&] { return channel; }, {});
     Check(cursor.ok(), "no stream");

@@ -50,7 +50,7 @@ bool IsSnapshotMetadata(std::span<const uint8_t> capability, bool& readable) {
 absl::StatusOr<std::unique_ptr<PluginIdentity>> PluginIdentity::Create(
     const std::string& address, const rpc::ClientTlsOptions& tls, std::chrono::milliseconds timeout,
     OnCall on_call) {
-  const absl::StatusOr<rpc::Address> parsed = rpc::ParseAddress(address);
+  const absl::StatusOr<net::Address> parsed = net::ParseAddress(address);
   if (!parsed.ok()) return parsed.status();
   absl::StatusOr<std::shared_ptr<rpc::Channel>> channel = rpc::ConnectForGood(*parsed, tls);
   if (!channel.ok()) return channel.status();

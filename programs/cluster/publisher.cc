@@ -42,11 +42,11 @@ absl::StatusOr<std::string> Publisher::ReadAuthorities() const {
   std::string file = ca_file_;
   if (file.empty()) {
     file = Beside(certificate_file_, "ca.crt");
-    if (rpc::StateOf(file).size <= 0) file = certificate_file_;
+    if (StateOf(file).size <= 0) file = certificate_file_;
   }
-  absl::StatusOr<std::string> text = rpc::ReadSmallFile(file);
+  absl::StatusOr<std::string> text = ReadSmallFile(file);
   if (!text.ok()) return text.status();
-  if (const auto read = rpc::http2::ReadCertificates("published CA", *text); !read.ok()) {
+  if (const auto read = net::ReadCertificates("published CA", *text); !read.ok()) {
     return read.status();
   }
   // The certificate's file may hold its key, too.

@@ -38,9 +38,9 @@ absl::Status CheckOptions(const DriverOptions& options) {
 }
 
 // A path as Kubernetes' components take it is an address too.
-absl::StatusOr<rpc::Address> AddressOf(const std::string& endpoint) {
-  absl::StatusOr<rpc::Address> address =
-      rpc::ParseAddress(endpoint.starts_with('/') ? "unix://" + endpoint : endpoint);
+absl::StatusOr<net::Address> AddressOf(const std::string& endpoint) {
+  absl::StatusOr<net::Address> address =
+      net::ParseAddress(endpoint.starts_with('/') ? "unix://" + endpoint : endpoint);
   if (address.ok() && !address->is_unix) {
     return absl::InvalidArgumentError("endpoint: expected unix:///path");
   }
@@ -64,7 +64,7 @@ class Driver::Impl {
 
   absl::Status Start() {
     if (absl::Status valid = CheckOptions(options_); !valid.ok()) return valid;
-    const absl::StatusOr<rpc::Address> address = AddressOf(options_.endpoint);
+    const absl::StatusOr<net::Address> address = AddressOf(options_.endpoint);
     if (!address.ok()) return address.status();
     address_ = *address;
     if (!options_.http_endpoint.empty()) {
@@ -123,7 +123,7 @@ class Driver::Impl {
         *provider_, {.telemetry = {.observer = streams_.get(), .log = options_.log}});
     if (!metadata.ok()) return metadata.status();
     metadata_ = *std::move(metadata);
-    absl::StatusOr<std::unique_ptr<rpc::SocketFile>> socket = rpc::SocketFile::Claim(address_.path);
+    absl::StatusOr<std::unique_ptr<net::SocketFile>> socket = net::SocketFile::Claim(address_.path);
     if (!socket.ok()) return socket.status();
     socket_ = *std::move(socket);
     grpc::ServerBuilder builder;
@@ -180,7 +180,7 @@ class Driver::Impl {
   }
 
   const DriverOptions options_;
-  rpc::Address address_;
+  net::Address address_;
   Calls calls_;
   const std::unique_ptr<ops::Metrics> streams_ = ops::Metrics::Create();
   std::atomic<bool> ready_ = false;
@@ -196,7 +196,7 @@ class Driver::Impl {
   std::optional<ControllerService> controller_;
   std::optional<NodeService> node_service_;
   std::unique_ptr<rpc::GrpcService> metadata_;
-  std::unique_ptr<rpc::SocketFile> socket_;
+  std::unique_ptr<net::SocketFile> socket_;
   std::unique_ptr<grpc::Server> server_;
 };
 

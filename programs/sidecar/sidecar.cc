@@ -43,7 +43,7 @@ ClientOptions ForCallers(ClientOptions options, bool limited) {
 // server's.
 std::vector<std::string> OwnAudiences(const Config& cluster) {
   if (cluster.token_file.empty()) return AudiencesOf(cluster.token.Reveal());
-  absl::StatusOr<std::string> token = rpc::ReadSmallFile(cluster.token_file);
+  absl::StatusOr<std::string> token = ReadSmallFile(cluster.token_file);
   if (!token.ok()) return {};
   const Wiper wiper(*token);
   return AudiencesOf(*token);

@@ -21,7 +21,7 @@
 #include "base/errno_text.h"
 #include "net/socket_file.h"
 
-namespace cbt::rpc::http2 {
+namespace cbt::net {
 namespace {
 
 // As long as the system permits: beyond it, connecting to a Unix socket fails at once.
@@ -194,4 +194,4 @@ void Acceptor::Resume() noexcept {
   loop_.Change(socket_.number(), EPOLLIN, *this);
 }
 
-}  // namespace cbt::rpc::http2
+}  // namespace cbt::net

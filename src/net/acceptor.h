@@ -12,7 +12,7 @@
 #include "net/event_loop.h"
 #include "net/listen_address.h"
 
-namespace cbt::rpc::http2 {
+namespace cbt::net {
 
 // Listening sockets for `address`: one, or one per address of a host name. Port 0 is replaced by
 // the port that the system chose. A Unix socket's mode is never wider than kSocketMode. Errors:
@@ -46,6 +46,6 @@ class Acceptor final : private Watch {
   MemberTimer<Acceptor, &Acceptor::Resume> timer_{*this};
 };
 
-}  // namespace cbt::rpc::http2
+}  // namespace cbt::net
 
 #endif  // CBT_NET_ACCEPTOR_H_

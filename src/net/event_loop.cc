@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/errno_text.h"
 
-namespace cbt::rpc::http2 {
+namespace cbt::net {
 namespace {
 
 using std::chrono::milliseconds;
@@ -306,4 +306,4 @@ void EventLoop::Remove(int fd, Watch& watch) noexcept {
   }
 }
 
-}  // namespace cbt::rpc::http2
+}  // namespace cbt::net

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "base/descriptor.h"
 
-namespace cbt::rpc::http2 {
+namespace cbt::net {
 
 class EventLoop;
 
@@ -208,6 +208,6 @@ class EventLoop {
   Clock::time_point now_;
 };
 
-}  // namespace cbt::rpc::http2
+}  // namespace cbt::net
 
 #endif  // CBT_NET_EVENT_LOOP_H_

@@ -4,7 +4,7 @@
 
 #include <openssl/ssl.h>
 
-namespace cbt::rpc::http2 {
+namespace cbt::net {
 
 // A static object of it joins the one thread of `Owner`, which has Get() and Join().
 template <typename Owner>
@@ -16,6 +16,6 @@ struct JoinAtExit {
   JoinAtExit& operator=(const JoinAtExit&) = delete;
 };
 
-}  // namespace cbt::rpc::http2
+}  // namespace cbt::net
 
 #endif  // CBT_NET_JOIN_AT_EXIT_H_

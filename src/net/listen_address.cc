@@ -14,7 +14,7 @@
 #include "base/absl_view.h"
 #include "base/errno_text.h"
 
-namespace cbt::rpc {
+namespace cbt::net {
 namespace {
 
 constexpr std::string_view kUnixScheme = "unix:";
@@ -140,4 +140,4 @@ absl::Status ProbeTcpAddress(const Address& address) {
       absl::StrCat("listen: ", address.ToString(), ": ", ErrnoText(failure)));
 }
 
-}  // namespace cbt::rpc
+}  // namespace cbt::net

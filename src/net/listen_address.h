@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace cbt::rpc {
+namespace cbt::net {
 
 // `unix:///abs/path`, `unix:path`, or `host:port` with IPv6 hosts in brackets.
 struct Address {
@@ -34,6 +34,6 @@ absl::StatusOr<Address> ParseAddress(std::string_view text);
 //         or binding is refused.
 absl::Status ProbeTcpAddress(const Address& address);
 
-}  // namespace cbt::rpc
+}  // namespace cbt::net
 
 #endif  // CBT_NET_LISTEN_ADDRESS_H_

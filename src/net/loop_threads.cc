@@ -5,7 +5,7 @@
 #include <new>
 #include <utility>
 
-namespace cbt::rpc::http2 {
+namespace cbt::net {
 
 absl::StatusOr<std::unique_ptr<LoopThreads>> LoopThreads::Create(size_t count) try {
   const size_t processors = std::max(1U, std::thread::hardware_concurrency());
@@ -37,4 +37,4 @@ void LoopThreads::Run() {
   }
 }
 
-}  // namespace cbt::rpc::http2
+}  // namespace cbt::net

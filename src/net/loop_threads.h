@@ -11,7 +11,7 @@
 #include "net/event_loop.h"
 #include "net/memory.h"
 
-namespace cbt::rpc::http2 {
+namespace cbt::net {
 
 class LoopThreads {
  public:
@@ -46,6 +46,6 @@ class LoopThreads {
   std::vector<std::thread> threads_;  // has room for one per loop
 };
 
-}  // namespace cbt::rpc::http2
+}  // namespace cbt::net
 
 #endif  // CBT_NET_LOOP_THREADS_H_

@@ -3,7 +3,7 @@
 #include <new>
 #include <utility>
 
-namespace cbt::rpc::http2 {
+namespace cbt::net {
 
 struct ReadChunks::Chunk {
   std::atomic<size_t> references{1};
@@ -64,4 +64,4 @@ absl::Cord ReadChunks::Piece(const char* data, size_t bytes) {
   return absl::MakeCordFromExternal(view, Reference(chunk_, bytes));
 }
 
-}  // namespace cbt::rpc::http2
+}  // namespace cbt::net

@@ -12,7 +12,7 @@
 #include "absl/strings/cord.h"
 #include "cbt/units.h"
 
-namespace cbt::rpc::http2 {
+namespace cbt::net {
 
 // A status that needs no memory itself.
 inline absl::Status NoMemory() noexcept {
@@ -103,6 +103,6 @@ class ReadChunks {
   size_t used_ = 0;
 };
 
-}  // namespace cbt::rpc::http2
+}  // namespace cbt::net
 
 #endif  // CBT_NET_MEMORY_H_

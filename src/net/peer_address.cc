@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-namespace cbt::rpc {
+namespace cbt::net {
 
 std::string PeerAddressOf(int fd) {
   sockaddr_storage storage = {};
@@ -30,4 +30,4 @@ std::string PeerAddressOf(int fd) {
   return text;
 }
 
-}  // namespace cbt::rpc
+}  // namespace cbt::net

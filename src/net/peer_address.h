@@ -4,12 +4,12 @@
 
 #include <string>
 
-namespace cbt::rpc {
+namespace cbt::net {
 
 // Without its port, as text; an address of IPv4 looks the same on a socket of IPv6. Empty for a
 // Unix socket, and when the peer has gone. Throws std::bad_alloc.
 std::string PeerAddressOf(int fd);
 
-}  // namespace cbt::rpc
+}  // namespace cbt::net
 
 #endif  // CBT_NET_PEER_ADDRESS_H_

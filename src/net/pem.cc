@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 
-namespace cbt::rpc::http2 {
+namespace cbt::net {
 namespace {
 
 using Bio = std::unique_ptr<BIO, OpenSslDeleter<BIO, BIO_vfree>>;
@@ -102,4 +102,4 @@ absl::Status Trust(SSL_CTX* context, const std::vector<Certificate>& authorities
   return absl::OkStatus();
 }
 
-}  // namespace cbt::rpc::http2
+}  // namespace cbt::net

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace cbt::rpc::http2 {
+namespace cbt::net {
 
 template <typename Type, void (*Free)(Type*)>
 struct OpenSslDeleter {
@@ -51,6 +51,6 @@ absl::Status UseIdentity(SSL_CTX* context, const TlsIdentity& identity);
 // The context trusts certificates issued by these, directly or through others.
 absl::Status Trust(SSL_CTX* context, const std::vector<Certificate>& authorities);
 
-}  // namespace cbt::rpc::http2
+}  // namespace cbt::net
 
 #endif  // CBT_NET_PEM_H_

@@ -15,7 +15,7 @@
 #include "base/absl_view.h"
 #include "base/errno_text.h"
 
-namespace cbt::rpc {
+namespace cbt::net {
 namespace {
 
 constexpr mode_t kLockMode = 0600;
@@ -110,4 +110,4 @@ absl::Status SocketFile::SetMode() {
   return absl::OkStatus();
 }
 
-}  // namespace cbt::rpc
+}  // namespace cbt::net

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "base/descriptor.h"
 
-namespace cbt::rpc {
+namespace cbt::net {
 
 // Who may connect to a Unix socket.
 inline constexpr mode_t kSocketMode = 0660;
@@ -44,6 +44,6 @@ class SocketFile {
   bool listening_ = false;
 };
 
-}  // namespace cbt::rpc
+}  // namespace cbt::net
 
 #endif  // CBT_NET_SOCKET_FILE_H_

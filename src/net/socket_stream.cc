@@ -20,7 +20,7 @@
 #include "cbt/units.h"
 #include "net/memory.h"
 
-namespace cbt::rpc::http2 {
+namespace cbt::net {
 namespace {
 
 // The most that fits in a TLS record.
@@ -390,4 +390,4 @@ bool SocketStream::refused_by_tls() const noexcept {
   return ssl_error_ != 0 && ERR_GET_REASON(ssl_error_) != SSL_R_UNEXPECTED_EOF_WHILE_READING;
 }
 
-}  // namespace cbt::rpc::http2
+}  // namespace cbt::net

@@ -17,7 +17,7 @@
 #include "base/descriptor.h"
 #include "net/tls_context.h"
 
-namespace cbt::rpc::http2 {
+namespace cbt::net {
 
 struct FreeSsl {
   void operator()(SSL* ssl) const noexcept { SSL_free(ssl); }
@@ -128,6 +128,6 @@ class SocketStream {
   unsigned long ssl_error_ = 0;
 };
 
-}  // namespace cbt::rpc::http2
+}  // namespace cbt::net
 
 #endif  // CBT_NET_SOCKET_STREAM_H_

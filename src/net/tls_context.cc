@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/wipe.h"
 
-namespace cbt::rpc::http2 {
+namespace cbt::net {
 namespace {
 
 // One protocol with its length, in ALPN's format.
@@ -357,4 +357,4 @@ absl::StatusOr<Ssl> ClientTls::NewConnection(const std::string& host) const {
   return ssl;
 }
 
-}  // namespace cbt::rpc::http2
+}  // namespace cbt::net

@@ -20,7 +20,7 @@
 #include "cbt/units.h"
 #include "net/pem.h"
 
-namespace cbt::rpc::http2 {
+namespace cbt::net {
 
 // The header of a client's first record, and that of the message in it (RFC 8446, sections 5.1 and
 // 4).
@@ -139,6 +139,6 @@ class ClientTls {
   const SslContext context_;
 };
 
-}  // namespace cbt::rpc::http2
+}  // namespace cbt::net
 
 #endif  // CBT_NET_TLS_CONTEXT_H_

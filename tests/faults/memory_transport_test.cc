@@ -177,14 +177,14 @@ class OutOfMemoryInTheTransport : public testing::Test {
     test::PrintFigure("r10_wrong_transport", wrong_answers);
   }
 
-  void Start(const ServerTlsSettings& tls = {}) {
-    tls_ = test::ValueOf(ServerTls::Create(tls));
+  void Start(const net::ServerTlsSettings& tls = {}) {
+    tls_ = test::ValueOf(net::ServerTls::Create(tls));
     NewServerSsl ssl;
     if (tls_ != nullptr) {
-      ssl = [this]() -> absl::StatusOr<OwnedSsl> {
+      ssl = [this]() -> absl::StatusOr<net::OwnedSsl> {
         auto made = tls_->NewConnection();
         if (!made.ok()) return made.status();
-        return OwnedSsl(made->release());
+        return net::OwnedSsl(made->release());
       };
     }
     ServerLimits limits;
@@ -244,10 +244,10 @@ class OutOfMemoryInTheTransport : public testing::Test {
   }
 
   const test::TempDir dir_;
-  Address address_{.is_unix = true, .path = dir_ / "s", .host = {}, .port = 0};
+  net::Address address_{.is_unix = true, .path = dir_ / "s", .host = {}, .port = 0};
   Answer answer_;
   AnswerService service_{answer_};
-  std::unique_ptr<ServerTls> tls_;
+  std::unique_ptr<net::ServerTls> tls_;
   std::unique_ptr<Server> server_;
 };
 
@@ -276,10 +276,10 @@ TEST_F(OutOfMemoryInTheTransport, CallsOverTls) {
 TEST_F(OutOfMemoryInTheTransport, ContextsOfTls) {
   const test::TestAuthority authority;
   const test::PemIdentity identity = authority.Issue();
-  const ServerTlsSettings server{.certificate = identity.certificate,
-                                 .private_key = identity.key,
-                                 .client_ca = authority.pem()};
-  const ClientTlsSettings client{
+  const net::ServerTlsSettings server{.certificate = identity.certificate,
+                                      .private_key = identity.key,
+                                      .client_ca = authority.pem()};
+  const net::ClientTlsSettings client{
       .ca = authority.pem(), .certificate = identity.certificate, .private_key = identity.key};
   const auto fails_each = [](const auto& make) {
     for (int64_t n = 1;; n += 397) {
@@ -300,8 +300,8 @@ TEST_F(OutOfMemoryInTheTransport, ContextsOfTls) {
       }
     }
   };
-  EXPECT_GT(fails_each([&] { return ServerTls::Create(server).ok(); }), 500);
-  EXPECT_GT(fails_each([&] { return ClientTls::Create(client).ok(); }), 500);
+  EXPECT_GT(fails_each([&] { return net::ServerTls::Create(server).ok(); }), 500);
+  EXPECT_GT(fails_each([&] { return net::ClientTls::Create(client).ok(); }), 500);
 }
 
 TEST_F(OutOfMemoryInTheTransport, AServerEndsWithoutMemory) {

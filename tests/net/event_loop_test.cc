@@ -17,7 +17,7 @@
 #include "tests/support/seeded_random.h"
 #include "tests/support/status.h"
 
-namespace cbt::rpc::http2 {
+namespace cbt::net {
 namespace event_loop_test {
 
 using std::chrono::milliseconds;
@@ -255,4 +255,4 @@ TEST(EventLoop, NoEventAfterRemoval) {
 }
 
 }  // namespace event_loop_test
-}  // namespace cbt::rpc::http2
+}  // namespace cbt::net

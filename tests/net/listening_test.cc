@@ -21,7 +21,7 @@ namespace cbt::test {
 namespace listening_test {
 
 using absl::StatusCode;
-using rpc::SocketFile;
+using net::SocketFile;
 using testing::HasSubstr;
 
 sockaddr_un AddressOf(const std::string& path) {
@@ -144,9 +144,9 @@ TEST(SocketFiles, StayWhenThereAreNoDescriptors) {
 
 TEST(TcpAddresses, ThatCantBeBoundSayWhy) {
   const auto probe = [](const std::string& text) {
-    const auto address = rpc::ParseAddress(text);
+    const auto address = net::ParseAddress(text);
     EXPECT_OK(address);
-    return rpc::ProbeTcpAddress(*address);
+    return net::ProbeTcpAddress(*address);
   };
   EXPECT_OK(probe("127.0.0.1:0"));
   // A label has at most 63 characters: this name is not looked up.
@@ -166,13 +166,13 @@ TEST(TcpAddresses, ThatCantBeBoundSayWhy) {
 
 TEST(TcpAddresses, WithHalfABracketAreRefused) {
   for (const char* text : {"[::1:443", "::1]:443", "[:443", "]:443"}) {
-    EXPECT_EQ(rpc::ParseAddress(text).status().code(), StatusCode::kInvalidArgument) << text;
+    EXPECT_EQ(net::ParseAddress(text).status().code(), StatusCode::kInvalidArgument) << text;
   }
 }
 
 // gRPC decodes the path, so every character it would interpret is encoded.
 TEST(SocketPaths, ReachGrpcAsTheyAre) {
-  const auto target = [](const std::string& text) { return rpc::ParseAddress(text)->GrpcTarget(); };
+  const auto target = [](const std::string& text) { return net::ParseAddress(text)->GrpcTarget(); };
   EXPECT_EQ(target("unix:///a~b_c-d.e"), "unix:/a~b_c-d.e");
   EXPECT_EQ(target("unix:///a?b#c%d"), "unix:/a%3Fb%23c%25d");
   EXPECT_EQ(target("unix:///\xc3\xa9"), "unix:/%C3%A9");

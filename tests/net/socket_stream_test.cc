@@ -14,7 +14,7 @@
 #include "tests/support/seeded_random.h"
 #include "tests/support/status.h"
 
-namespace cbt::rpc::http2 {
+namespace cbt::net {
 namespace socket_stream_test {
 
 using State = SocketStream::State;
@@ -131,4 +131,4 @@ TEST(SocketStream, HandshakeWithAPeerThatSpeaksNoTlsFails) {
 }
 
 }  // namespace socket_stream_test
-}  // namespace cbt::rpc::http2
+}  // namespace cbt::net

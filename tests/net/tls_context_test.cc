@@ -22,7 +22,7 @@
 #include "tests/support/status.h"
 #include "tests/support/temp_dir.h"
 
-namespace cbt::rpc::http2 {
+namespace cbt::net {
 namespace tls_context_test {
 
 using absl::StatusCode;
@@ -587,4 +587,4 @@ TEST_F(TlsFiles, ManyThreadsMayAskWhileFilesChange) {
 }
 
 }  // namespace tls_context_test
-}  // namespace cbt::rpc::http2
+}  // namespace cbt::net

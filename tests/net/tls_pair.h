@@ -52,13 +52,13 @@ struct TlsPair {
   TlsPair(const TlsPair&) = delete;
   TlsPair& operator=(const TlsPair&) = delete;
 
-  rpc::http2::OwnedSsl Accepting() const {
-    rpc::http2::OwnedSsl ssl(SSL_new(server));
+  net::OwnedSsl Accepting() const {
+    net::OwnedSsl ssl(SSL_new(server));
     SSL_set_accept_state(ssl.get());
     return ssl;
   }
-  rpc::http2::OwnedSsl Connecting() const {
-    rpc::http2::OwnedSsl ssl(SSL_new(client));
+  net::OwnedSsl Connecting() const {
+    net::OwnedSsl ssl(SSL_new(client));
     SSL_set_connect_state(ssl.get());
     return ssl;
   }

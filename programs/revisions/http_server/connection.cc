@@ -152,7 +152,7 @@ void Connection::ReadHello() {
         self->hello_length_ += length;
         self->Try([&] {
           if (self->hello_length_ < self->hello_.size()) return self->ReadHello();
-          rpc::http2::IsFitHello(self->hello_) ? self->Handshake() : self->Close();
+          net::IsFitHello(self->hello_) ? self->Handshake() : self->Close();
         });
       });
 }

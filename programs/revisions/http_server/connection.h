@@ -114,7 +114,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::beast::ssl_stream<boost::beast::tcp_stream> stream_;
   boost::asio::steady_timer handler_timer_;
   // Read before OpenSSL takes memory for what they announce.
-  std::array<uint8_t, rpc::http2::kHelloHeadBytes> hello_ = {};
+  std::array<uint8_t, net::kHelloHeadBytes> hello_ = {};
   size_t hello_length_ = 0;
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;

@@ -13,11 +13,8 @@
 namespace cbt::kube::http_server {
 namespace {
 
-using rpc::http2::Certificate;
-using rpc::http2::OpenSslDeleter;
-
 using Verification =
-    std::unique_ptr<X509_STORE_CTX, OpenSslDeleter<X509_STORE_CTX, X509_STORE_CTX_free>>;
+    std::unique_ptr<X509_STORE_CTX, net::OpenSslDeleter<X509_STORE_CTX, X509_STORE_CTX_free>>;
 
 // The stack borrows its certificates.
 struct StackDeleter {
@@ -29,9 +26,9 @@ absl::Status OutOfMemory() {
   return absl::ResourceExhaustedError("client certificate: no memory");
 }
 
-Certificate FromDer(const std::string& der) {
+net::Certificate FromDer(const std::string& der) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(der.data());
-  Certificate certificate(d2i_X509(nullptr, &bytes, static_cast<long>(der.size())));
+  net::Certificate certificate(d2i_X509(nullptr, &bytes, static_cast<long>(der.size())));
   ERR_clear_error();
   return certificate;
 }
@@ -53,12 +50,12 @@ std::string CommonNameOf(X509* certificate) {
 
 absl::StatusOr<ClientAuthorities> ClientAuthorities::Read(const std::string& what,
                                                           const std::string& pem) {
-  const absl::StatusOr<std::vector<Certificate>> certificates =
-      rpc::http2::ReadCertificates(what, pem);
+  const absl::StatusOr<std::vector<net::Certificate>> certificates =
+      net::ReadCertificates(what, pem);
   if (!certificates.ok()) return certificates.status();
   std::shared_ptr<X509_STORE> store(X509_STORE_new(), X509_STORE_free);
   if (store == nullptr) return OutOfMemory();
-  for (const Certificate& one : *certificates) {
+  for (const net::Certificate& one : *certificates) {
     if (X509_STORE_add_cert(store.get(), one.get()) != 1) return OutOfMemory();
   }
   return ClientAuthorities(std::move(store));
@@ -69,7 +66,7 @@ absl::StatusOr<std::string> ClientAuthorities::NameOf(const std::vector<std::str
   if (chain.size() > kMostCertificates) {
     return absl::UnauthenticatedError("the client sent too many certificates");
   }
-  std::vector<Certificate> certificates;
+  std::vector<net::Certificate> certificates;
   const std::unique_ptr<STACK_OF(X509), StackDeleter> others(sk_X509_new_null());
   if (others == nullptr) return OutOfMemory();
   for (const std::string& der : chain) {

@@ -52,24 +52,23 @@ absl::StatusOr<std::unique_ptr<ServerCertificate>> ServerCertificate::Read(
   std::unique_ptr<ServerCertificate> made(
       new ServerCertificate(certificate, private_key, ask, log));
   // The state first: a file that changes while it is read is read again.
-  made->certificate_state_ = rpc::StateOf(certificate);
-  made->private_key_state_ = rpc::StateOf(private_key);
-  absl::StatusOr<SslContext> context = made->Load();
+  made->certificate_state_ = StateOf(certificate);
+  made->private_key_state_ = StateOf(private_key);
+  absl::StatusOr<net::SslContext> context = made->Load();
   if (!context.ok()) return context.status();
   made->context_ = *std::move(context);
   return made;
 }
 
-absl::StatusOr<ServerCertificate::SslContext> ServerCertificate::Load() const {
-  const absl::StatusOr<std::string> certificate = rpc::ReadSmallFile(certificate_);
+absl::StatusOr<net::SslContext> ServerCertificate::Load() const {
+  const absl::StatusOr<std::string> certificate = ReadSmallFile(certificate_);
   if (!certificate.ok()) return certificate.status();
-  absl::StatusOr<std::string> key = rpc::ReadSmallFile(private_key_);
+  absl::StatusOr<std::string> key = ReadSmallFile(private_key_);
   if (!key.ok()) return key.status();
   const Wiper wiper(*key);
-  const absl::StatusOr<rpc::http2::TlsIdentity> identity =
-      rpc::http2::ReadIdentity(*certificate, *key);
+  const absl::StatusOr<net::TlsIdentity> identity = net::ReadIdentity(*certificate, *key);
   if (!identity.ok()) return identity.status();
-  SslContext context(SSL_CTX_new(TLS_server_method()));
+  net::SslContext context(SSL_CTX_new(TLS_server_method()));
   if (context == nullptr || SSL_CTX_set_min_proto_version(context.get(), TLS1_2_VERSION) != 1 ||
       SSL_CTX_set_cipher_list(context.get(), kCiphers) != 1) {
     return NoMemory();
@@ -80,27 +79,27 @@ absl::StatusOr<ServerCertificate::SslContext> ServerCertificate::Load() const {
   if (SSL_CTX_set_num_tickets(context.get(), 0) != 1) return NoMemory();
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
   SSL_CTX_set_mode(context.get(), SSL_MODE_RELEASE_BUFFERS);
-  SSL_CTX_set_max_cert_list(context.get(), rpc::http2::kMaxChainBytes);
+  SSL_CTX_set_max_cert_list(context.get(), net::kMaxChainBytes);
   SSL_CTX_set_alpn_select_cb(context.get(), ChooseProtocol, nullptr);
   if (ask_) {
     SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
     SSL_CTX_set_cert_verify_callback(context.get(), TakeAnyCertificate, nullptr);
   }
-  if (absl::Status used = rpc::http2::UseIdentity(context.get(), *identity); !used.ok()) {
+  if (absl::Status used = net::UseIdentity(context.get(), *identity); !used.ok()) {
     return used;
   }
   return context;
 }
 
 SSL_CTX* ServerCertificate::Current() {
-  const rpc::FileState certificate = rpc::StateOf(certificate_);
-  const rpc::FileState key = rpc::StateOf(private_key_);
+  const FileState certificate = StateOf(certificate_);
+  const FileState key = StateOf(private_key_);
   if (certificate == certificate_state_ && key == private_key_state_) return context_.get();
   const Clock::time_point now = Clock::now();
   if (now < next_try_) return context_.get();
   // A certificate and its key are written one after the other: in between they do not match.
   next_try_ = now + kRetry;
-  absl::StatusOr<SslContext> context = Load();
+  absl::StatusOr<net::SslContext> context = Load();
   if (!context.ok()) {
     log_.Failed("certificate not reloaded", context.status());
     return context_.get();

@@ -30,18 +30,17 @@ class ServerCertificate {
 
  private:
   using Clock = std::chrono::steady_clock;
-  using SslContext = rpc::http2::SslContext;
 
   ServerCertificate(std::string certificate, std::string private_key, bool ask, ops::EventLog& log);
-  absl::StatusOr<SslContext> Load() const;
+  absl::StatusOr<net::SslContext> Load() const;
 
   const std::string certificate_;
   const std::string private_key_;
   const bool ask_;
   ops::EventLog& log_;
-  SslContext context_;
-  rpc::FileState certificate_state_;
-  rpc::FileState private_key_state_;
+  net::SslContext context_;
+  FileState certificate_state_;
+  FileState private_key_state_;
   Clock::time_point next_try_;  // when unusable files are read again
 };
 

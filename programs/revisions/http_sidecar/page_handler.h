@@ -58,7 +58,7 @@ class PageHandler {
   PageMaker& maker_;
   const std::function<bool()> ready_;
   ops::EventLog& log_;
-  rpc::WatchedFile<http_server::ClientAuthorities> authorities_;
+  WatchedFile<http_server::ClientAuthorities> authorities_;
   PageCounters counters_;
   std::atomic<size_t> pending_ = 0;
   ThreadPool threads_;  // last: its tasks use the others

@@ -74,7 +74,7 @@ absl::StatusOr<std::string> WritePage(const DeltaPageRequest& request, ChangedBl
 }
 
 absl::StatusOr<std::unique_ptr<PageMaker>> PageMaker::Create(const std::string& address) {
-  const absl::StatusOr<rpc::Address> parsed = rpc::ParseAddress(address);
+  const absl::StatusOr<net::Address> parsed = net::ParseAddress(address);
   if (!parsed.ok()) return parsed.status();
   absl::StatusOr<std::shared_ptr<rpc::Channel>> channel = rpc::ConnectForGood(*parsed, {});
   if (!channel.ok()) return channel.status();

@@ -66,7 +66,7 @@ absl::StatusOr<Config> LoadInClusterConfig(const InClusterOptions& options) {
   config.token_file = options.folder + "/token";
   config.ca_file = options.folder + "/ca.crt";
   for (const std::string& file : {config.token_file, config.ca_file}) {
-    if (absl::StatusOr<std::string> text = rpc::ReadSmallFile(file); text.ok()) {
+    if (absl::StatusOr<std::string> text = ReadSmallFile(file); text.ok()) {
       WipeWhole(*text);
     } else {
       return text.status();
@@ -74,7 +74,7 @@ absl::StatusOr<Config> LoadInClusterConfig(const InClusterOptions& options) {
   }
   const std::string name_space_file = options.folder + "/namespace";
   if (Exists(name_space_file)) {
-    absl::StatusOr<std::string> name_space = rpc::ReadSmallFile(name_space_file);
+    absl::StatusOr<std::string> name_space = ReadSmallFile(name_space_file);
     if (!name_space.ok()) return name_space.status();
     if (std::string trimmed = TrimmedText(*std::move(name_space)); !trimmed.empty()) {
       config.name_space = std::move(trimmed);

@@ -373,7 +373,7 @@ absl::StatusOr<Config> LoadKubeconfig(const KubeconfigOptions& options) {
   std::vector<std::string> found;
   absl::Status missing = absl::NotFoundError("no kubeconfig file was named");
   for (const std::string& file : files) {
-    absl::StatusOr<std::string> text = rpc::ReadSmallFile(file);
+    absl::StatusOr<std::string> text = ReadSmallFile(file);
     if (absl::IsNotFound(text.status())) {
       missing = text.status();
       continue;

@@ -28,9 +28,9 @@ class LatestFile {
   // value() has changed. Errors, only while there has never been a value: those of reading the
   // file, all with its path.
   absl::StatusOr<bool> Update(bool force = false) {
-    const rpc::FileState state = rpc::StateOf(path_);
+    const FileState state = StateOf(path_);
     if (!force && has_value_ && state == state_) return false;
-    absl::StatusOr<std::string> text = rpc::ReadSmallFile(path_);
+    absl::StatusOr<std::string> text = ReadSmallFile(path_);
     absl::Status status = text.status();
     if (status.ok()) {
       if (status = check_(*text); !status.ok()) {
@@ -55,7 +55,7 @@ class LatestFile {
  private:
   const std::string path_;
   const Check check_;
-  rpc::FileState state_;
+  FileState state_;
   bool has_value_ = false;
   Secret value_;
 };

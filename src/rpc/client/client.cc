@@ -501,7 +501,7 @@ absl::StatusOr<uint64_t> RemoteCursorImpl::DoNext(ExtentBatch& batch) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RemoteCursor>> RemoteCursor::Open(const ListRequest& request) {
-  absl::StatusOr<Address> address = ParseAddress(request.address);
+  absl::StatusOr<net::Address> address = net::ParseAddress(request.address);
   if (!address.ok()) return address.status();
   const auto connect = [address = *std::move(address), tls = request.tls] {
     return ConnectForConsumer(address, tls);

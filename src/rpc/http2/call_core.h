@@ -43,7 +43,7 @@ class CallCore final : public Stream, public std::enable_shared_from_this<CallCo
  private:
   friend class CallList;
   friend class ChannelCore;
-  using Clock = EventLoop::Clock;
+  using Clock = net::EventLoop::Clock;
   enum Wish : unsigned { kStart = 1, kReadOn = 2, kCancel = 4 };
 
   void Ask(Wish wish) noexcept;
@@ -87,8 +87,8 @@ class CallCore final : public Stream, public std::enable_shared_from_this<CallCo
   CallList* list_ = nullptr;
   CallCore* next_ = nullptr;
   CallCore* previous_ = nullptr;
-  MemberTask<CallCore, &CallCore::Run> task_{*this};
-  MemberTimer<CallCore, &CallCore::OnTime> timer_{*this};
+  net::MemberTask<CallCore, &CallCore::Run> task_{*this};
+  net::MemberTimer<CallCore, &CallCore::OnTime> timer_{*this};
 };
 
 }  // namespace cbt::rpc::http2

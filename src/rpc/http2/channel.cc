@@ -56,7 +56,7 @@ class Http2Channel final : public Channel {
   }
   bool WaitingMayHelp() noexcept override { return core_->WaitingMayHelp(); }
   bool HandleEvents(absl::FunctionRef<bool()> done,
-                    EventLoop::Clock::time_point until) noexcept override {
+                    net::EventLoop::Clock::time_point until) noexcept override {
     if (driven_ == nullptr) return false;
     driven_->RunUntil(done, until);
     return true;
@@ -66,7 +66,7 @@ class Http2Channel final : public Channel {
   void RunOneTurn() noexcept {
     bool again = false;
     driven_->RunUntil([&] { return std::exchange(again, true); },
-                      EventLoop::Clock::now() + std::chrono::milliseconds(1));
+                      net::EventLoop::Clock::now() + std::chrono::milliseconds(1));
   }
 
   const std::shared_ptr<DrivenLoop> driven_;
@@ -75,13 +75,13 @@ class Http2Channel final : public Channel {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<Channel>> MakeChannel(const Address& address,
+absl::StatusOr<std::shared_ptr<Channel>> MakeChannel(const net::Address& address,
                                                      const ClientTlsOptions& tls,
                                                      const ChannelOptions& options,
                                                      std::shared_ptr<const ClientLoop> loop) try {
-  std::unique_ptr<ClientTls> context;
+  std::unique_ptr<net::ClientTls> context;
   if (tls.enabled) {
-    absl::StatusOr<std::unique_ptr<ClientTls>> made = MakeClientTls(tls);
+    absl::StatusOr<std::unique_ptr<net::ClientTls>> made = MakeClientTls(tls);
     if (!made.ok()) return made.status();
     context = *std::move(made);
   }

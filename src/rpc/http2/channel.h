@@ -49,7 +49,7 @@ struct ChannelOptions {
 // Errors: INVALID_ARGUMENT for a CA, certificate or key that can't be used, UNAVAILABLE if the
 //        system refuses a thread or descriptors, RESOURCE_EXHAUSTED without memory.
 absl::StatusOr<std::shared_ptr<Channel>> MakeChannel(
-    const Address& address, const ClientTlsOptions& tls, const ChannelOptions& options = {},
+    const net::Address& address, const ClientTlsOptions& tls, const ChannelOptions& options = {},
     std::shared_ptr<const ClientLoop> loop = nullptr);
 
 }  // namespace cbt::rpc::http2

@@ -24,9 +24,9 @@ constexpr uint32_t kMaxFrameBytes = 256 * kKiB;
 constexpr uint32_t kMaxHeaderBytes = 16 * kKiB;
 
 // The :authority that a server sees.
-std::string AuthorityOf(const Address& address) {
+std::string AuthorityOf(const net::Address& address) {
   if (address.is_unix) return "localhost";
-  Address without_interface = address;
+  net::Address without_interface = address;
   without_interface.host = address.host.substr(0, address.host.find('%'));
   return without_interface.ToString();
 }
@@ -49,14 +49,14 @@ ConnectionSettings SettingsOf(const ChannelOptions& options) {
 
 }  // namespace
 
-std::optional<EventLoop::Clock::time_point> SteadyTime(const Deadline& deadline) {
+std::optional<net::EventLoop::Clock::time_point> SteadyTime(const Deadline& deadline) {
   if (!deadline.has_value()) return std::nullopt;
   const auto system_now = std::chrono::system_clock::now();
-  const auto now = EventLoop::Clock::now();
+  const auto now = net::EventLoop::Clock::now();
   if (*deadline <= system_now) return now;
   const auto left = *deadline - system_now;
-  if (left > EventLoop::Clock::time_point::max() - now) return std::nullopt;
-  return now + std::chrono::duration_cast<EventLoop::Clock::duration>(left);
+  if (left > net::EventLoop::Clock::time_point::max() - now) return std::nullopt;
+  return now + std::chrono::duration_cast<net::EventLoop::Clock::duration>(left);
 }
 
 void CallList::PushBack(CallCore& call) noexcept {
@@ -79,7 +79,7 @@ void CallList::Remove(CallCore& call) noexcept {
   call.list_ = nullptr;
 }
 
-ChannelCore::ChannelCore(const Address& address, std::unique_ptr<ClientTls> tls,
+ChannelCore::ChannelCore(const net::Address& address, std::unique_ptr<net::ClientTls> tls,
                          const ChannelOptions& options, std::shared_ptr<const ClientLoop> loop)
     : address_(address),
       authority_(AuthorityOf(address)),
@@ -88,8 +88,8 @@ ChannelCore::ChannelCore(const Address& address, std::unique_ptr<ClientTls> tls,
       loop_(std::move(loop)),
       connector_(*loop_->loop, address_, *this) {}
 
-std::shared_ptr<ChannelCore> ChannelCore::Create(const Address& address,
-                                                 std::unique_ptr<ClientTls> tls,
+std::shared_ptr<ChannelCore> ChannelCore::Create(const net::Address& address,
+                                                 std::unique_ptr<net::ClientTls> tls,
                                                  const ChannelOptions& options,
                                                  std::shared_ptr<const ClientLoop> loop) {
   auto* const core = new ChannelCore(address, std::move(tls), options, std::move(loop));
@@ -183,13 +183,14 @@ void ChannelCore::OnConnected(absl::StatusOr<OwnedDescriptor> socket) noexcept t
 
 absl::Status ChannelCore::OpenConnection(OwnedDescriptor socket) {
   RetireCurrent();
-  Ssl ssl;
+  net::Ssl ssl;
   if (tls_ != nullptr) {
-    absl::StatusOr<Ssl> made = tls_->NewConnection(address_.is_unix ? "localhost" : address_.host);
+    absl::StatusOr<net::Ssl> made =
+        tls_->NewConnection(address_.is_unix ? "localhost" : address_.host);
     if (!made.ok()) return made.status();
     ssl = *std::move(made);
   }
-  auto stream = SocketStream::Create(std::move(socket), OwnedSsl(ssl.release()));
+  auto stream = net::SocketStream::Create(std::move(socket), net::OwnedSsl(ssl.release()));
   if (!stream.ok()) return stream.status();
   // RetireCurrent() must not fail.
   old_.reserve(old_.size() + 1);

@@ -26,7 +26,7 @@ class CallCore;
 class DrivenLoop;
 
 // The deadline on the steady clock; nullopt if it is too far away to represent.
-std::optional<EventLoop::Clock::time_point> SteadyTime(const Deadline& deadline);
+std::optional<net::EventLoop::Clock::time_point> SteadyTime(const Deadline& deadline);
 
 // An intrusive list of calls; a call is in at most one list.
 class CallList {
@@ -47,12 +47,13 @@ class CallList {
 class ChannelCore final : private ConnectionListener, private Connector::Listener {
  public:
   // `tls`: null for plain text. Throws std::bad_alloc.
-  static std::shared_ptr<ChannelCore> Create(const Address& address, std::unique_ptr<ClientTls> tls,
+  static std::shared_ptr<ChannelCore> Create(const net::Address& address,
+                                             std::unique_ptr<net::ClientTls> tls,
                                              const ChannelOptions& options,
                                              std::shared_ptr<const ClientLoop> loop);
 
   // From any thread.
-  EventLoop& loop() const noexcept { return *loop_->loop; }
+  net::EventLoop& loop() const noexcept { return *loop_->loop; }
   const ChannelOptions& options() const noexcept { return options_; }
   const std::string& authority() const noexcept { return authority_; }
   bool secure() const noexcept { return tls_ != nullptr; }
@@ -77,15 +78,15 @@ class ChannelCore final : private ConnectionListener, private Connector::Listene
   const absl::Status& last_failure() const noexcept { return last_failure_; }
 
  private:
-  using Clock = EventLoop::Clock;
+  using Clock = net::EventLoop::Clock;
   // A thread in Connect().
   struct Waiter {
     std::optional<absl::Status> result;
     Waiter* next = nullptr;
   };
 
-  ChannelCore(const Address& address, std::unique_ptr<ClientTls> tls, const ChannelOptions& options,
-              std::shared_ptr<const ClientLoop> loop);
+  ChannelCore(const net::Address& address, std::unique_ptr<net::ClientTls> tls,
+              const ChannelOptions& options, std::shared_ptr<const ClientLoop> loop);
   ~ChannelCore();
   void Destroy() noexcept { delete this; }
 
@@ -105,9 +106,9 @@ class ChannelCore final : private ConnectionListener, private Connector::Listene
   bool HasWaiters() noexcept;
   void WakeWaiters(const absl::Status& result) noexcept;
 
-  const Address address_;
+  const net::Address address_;
   const std::string authority_;
-  const std::unique_ptr<ClientTls> tls_;
+  const std::unique_ptr<net::ClientTls> tls_;
   const ChannelOptions options_;
   const std::shared_ptr<const ClientLoop> loop_;
 
@@ -125,9 +126,9 @@ class ChannelCore final : private ConnectionListener, private Connector::Listene
   absl::Status last_failure_;  // written in the loop with the lock held
   std::atomic<bool> waiting_may_help_ = true;
 
-  MemberTask<ChannelCore, &ChannelCore::Destroy> destroy_task_{*this};
-  MemberTask<ChannelCore, &ChannelCore::OnWanted> wanted_task_{*this};
-  MemberTimer<ChannelCore, &ChannelCore::OnWanted> retry_timer_{*this};
+  net::MemberTask<ChannelCore, &ChannelCore::Destroy> destroy_task_{*this};
+  net::MemberTask<ChannelCore, &ChannelCore::OnWanted> wanted_task_{*this};
+  net::MemberTimer<ChannelCore, &ChannelCore::OnWanted> retry_timer_{*this};
 };
 
 }  // namespace cbt::rpc::http2

@@ -26,8 +26,8 @@ class LoopThread {
   absl::Status Acquire() {
     const std::lock_guard lock(mutex_);
     if (loop_ == nullptr) {
-      auto chunks = std::make_unique<ReadChunks>(std::make_shared<MemoryAccount>());
-      absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
+      auto chunks = std::make_unique<net::ReadChunks>(std::make_shared<net::MemoryAccount>());
+      absl::StatusOr<std::unique_ptr<net::EventLoop>> loop = net::EventLoop::Create();
       if (!loop.ok()) return loop.status();
       loop_ = *std::move(loop);
       chunks_ = std::move(chunks);
@@ -89,14 +89,14 @@ class LoopThread {
   void Nothing() noexcept {}
 
   std::mutex mutex_;
-  std::unique_ptr<ReadChunks> chunks_;
-  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<net::ReadChunks> chunks_;
+  std::unique_ptr<net::EventLoop> loop_;
   std::thread thread_;
   size_t users_ = 0;
   bool running_ = false;
   bool exiting_ = false;
   std::atomic<bool> may_end_{false};
-  MemberTask<LoopThread, &LoopThread::Nothing> wake_{*this};
+  net::MemberTask<LoopThread, &LoopThread::Nothing> wake_{*this};
 };
 
 // A user of the thread.
@@ -115,7 +115,7 @@ struct Use {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const ClientLoop>> SharedClientLoop() try {
-  static const JoinAtExit<LoopThread> join_at_exit;
+  static const net::JoinAtExit<LoopThread> join_at_exit;
   auto use = std::make_shared<Use>();
   if (absl::Status status = LoopThread::Get().Acquire(); !status.ok()) return status;
   use->acquired = true;

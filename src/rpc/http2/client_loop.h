@@ -12,8 +12,8 @@ namespace cbt::rpc::http2 {
 
 // The loop in which channels live. Both members outlive everything in the loop.
 struct ClientLoop {
-  EventLoop* loop;
-  ReadChunks* chunks;
+  net::EventLoop* loop;
+  net::ReadChunks* chunks;
 };
 
 // A loop with its own thread, which runs while there is a reference. All references share one loop.

@@ -74,15 +74,14 @@ bool SubmitSettings(nghttp2_session* session, const ConnectionSettings& settings
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Connection>> Connection::Create(EventLoop& loop, ReadChunks& chunks,
-                                                               std::unique_ptr<SocketStream> socket,
-                                                               const ConnectionSettings& settings,
-                                                               ConnectionListener& listener) {
+absl::StatusOr<std::unique_ptr<Connection>> Connection::Create(
+    net::EventLoop& loop, net::ReadChunks& chunks, std::unique_ptr<net::SocketStream> socket,
+    const ConnectionSettings& settings, ConnectionListener& listener) {
   std::unique_ptr<Connection> made(
       new (std::nothrow) Connection(loop, chunks, std::move(socket), settings, listener));
-  if (made == nullptr) return NoMemory();
+  if (made == nullptr) return net::NoMemory();
   // A client may open streams before the handshake has completed.
-  if (settings.role == Role::kClient && !made->StartSession()) return NoMemory();
+  if (settings.role == Role::kClient && !made->StartSession()) return net::NoMemory();
   if (absl::Status status = loop.Add(made->socket_->fd(), EPOLLIN, *made); !status.ok()) {
     made->ended_ = true;
     return status;
@@ -94,7 +93,8 @@ absl::StatusOr<std::unique_ptr<Connection>> Connection::Create(EventLoop& loop, 
   return made;
 }
 
-Connection::Connection(EventLoop& loop, ReadChunks& chunks, std::unique_ptr<SocketStream> socket,
+Connection::Connection(net::EventLoop& loop, net::ReadChunks& chunks,
+                       std::unique_ptr<net::SocketStream> socket,
                        const ConnectionSettings& settings, ConnectionListener& listener) noexcept
     : loop_(loop),
       chunks_(chunks),
@@ -177,18 +177,18 @@ void Connection::HandleReady(uint32_t events) noexcept {
 }
 
 void Connection::Handshake() noexcept {
-  const SocketStream::Result result = socket_->Handshake();
+  const net::SocketStream::Result result = socket_->Handshake();
   switch (result.state) {
-    case SocketStream::State::kDone:
+    case net::SocketStream::State::kDone:
       break;
-    case SocketStream::State::kWantRead:
+    case net::SocketStream::State::kWantRead:
       return SetInterest(EPOLLIN);
-    case SocketStream::State::kWantWrite:
+    case net::SocketStream::State::kWantWrite:
       return SetInterest(EPOLLOUT);
-    case SocketStream::State::kEnd:
+    case net::SocketStream::State::kEnd:
       return EndFor(EndCause::kHandshake,
                     Unavailable("the peer closed the connection in the handshake"));
-    case SocketStream::State::kError:
+    case net::SocketStream::State::kError:
       try {
         return EndFor(EndCause::kHandshake, Unavailable("handshake: ", socket_->ErrorText()));
       } catch (const std::bad_alloc&) {
@@ -223,20 +223,20 @@ void Connection::ReadSome() noexcept {
   for (size_t read = 0; read < kReadPerTurn && !ended_ && !terminating_;) {
     const std::span<char> space = chunks_.Space();
     if (space.empty()) return EndOutOfMemory();
-    const SocketStream::Result result = socket_->Read(space);
+    const net::SocketStream::Result result = socket_->Read(space);
     switch (result.state) {
-      case SocketStream::State::kDone:
+      case net::SocketStream::State::kDone:
         break;
-      case SocketStream::State::kWantRead:
+      case net::SocketStream::State::kWantRead:
         return;
-      case SocketStream::State::kWantWrite:
+      case net::SocketStream::State::kWantWrite:
         // TLS owes the peer an answer that the peer does not read.
         read_blocked_ = true;
         return WantFlush();
-      case SocketStream::State::kEnd:
+      case net::SocketStream::State::kEnd:
         if (draining_ || goaway_received_) return End(reason_);
         return EndLost("the peer closed the connection");
-      case SocketStream::State::kError:
+      case net::SocketStream::State::kError:
         return EndLost({});
     }
     chunks_.Advance(result.bytes);
@@ -359,12 +359,13 @@ bool Connection::Fill() noexcept {
 
 // Returns false if the socket takes no more now, or the connection has ended.
 bool Connection::WriteOut() noexcept {
-  SocketStream::Result result = socket_->unsent() ? socket_->Flush() : SocketStream::Result{};
-  while (result.state == SocketStream::State::kDone && !output_.empty()) {
+  net::SocketStream::Result result =
+      socket_->unsent() ? socket_->Flush() : net::SocketStream::Result{};
+  while (result.state == net::SocketStream::State::kDone && !output_.empty()) {
     std::array<iovec, OutputQueue::kMaxParts> parts;
     const size_t count = output_.Parts(parts);
     result = socket_->Write(std::span(parts).first(count));
-    if (result.state != SocketStream::State::kDone) break;
+    if (result.state != net::SocketStream::State::kDone) break;
     size_t given = 0;
     for (size_t i = 0; i < count; ++i) given += parts[i].iov_len;
     output_.RemovePrefix(result.bytes);
@@ -376,23 +377,23 @@ bool Connection::WriteOut() noexcept {
     const bool full = socket_->ssl() == nullptr && result.bytes < given;
     if (full || socket_->blocked()) return false;
   }
-  if (result.state == SocketStream::State::kDone) {
+  if (result.state == net::SocketStream::State::kDone) {
     result = socket_->Flush();
-  } else if (result.state == SocketStream::State::kWantRead) {
+  } else if (result.state == net::SocketStream::State::kWantRead) {
     // The peer may wait for it.
     socket_->Flush();
   }
   switch (result.state) {
-    case SocketStream::State::kDone:
+    case net::SocketStream::State::kDone:
       last_write_ = loop_.now();
       return true;
-    case SocketStream::State::kWantRead:
-    case SocketStream::State::kWantWrite:
+    case net::SocketStream::State::kWantRead:
+    case net::SocketStream::State::kWantWrite:
       return false;
-    case SocketStream::State::kEnd:
+    case net::SocketStream::State::kEnd:
       EndLost("the peer closed the connection");
       return false;
-    case SocketStream::State::kError:
+    case net::SocketStream::State::kError:
       break;
   }
   // What the server said before it closed explains more than the error.

@@ -129,15 +129,14 @@ class ConnectionListener {
 // Used in its loop only. Functions do not throw or block, and unless noted none calls the listener
 // or a stream before it returns. Out of memory, the connection ends. After the end functions do
 // nothing.
-class Connection final : private Watch {
+class Connection final : private net::Watch {
  public:
   // `socket` is connected; its TLS handshake has not begun. Events start in the loop's next turn.
   // `loop`, and `chunks` of the loop, outlive the connection. Errors: RESOURCE_EXHAUSTED without
   // memory, UNAVAILABLE if the system refuses.
-  static absl::StatusOr<std::unique_ptr<Connection>> Create(EventLoop& loop, ReadChunks& chunks,
-                                                            std::unique_ptr<SocketStream> socket,
-                                                            const ConnectionSettings& settings,
-                                                            ConnectionListener& listener);
+  static absl::StatusOr<std::unique_ptr<Connection>> Create(
+      net::EventLoop& loop, net::ReadChunks& chunks, std::unique_ptr<net::SocketStream> socket,
+      const ConnectionSettings& settings, ConnectionListener& listener);
 
   // Detaches open streams without an event. Not within an event, except the listener's OnClosed().
   ~Connection();
@@ -204,11 +203,11 @@ class Connection final : private Watch {
   // Bytes held: this object, the socket's, session, output, waiting messages, unconsumed data, and
   // what the streams' users hold.
   size_t memory() const noexcept;
-  EventLoop& loop() noexcept { return loop_; }
+  net::EventLoop& loop() noexcept { return loop_; }
   // For the peer's certificate and similar; null without TLS.
   SSL* ssl() const noexcept { return socket_->ssl(); }
   // The other side's address without its port; empty for a Unix socket. Throws std::bad_alloc.
-  std::string PeerAddress() const { return PeerAddressOf(socket_->fd()); }
+  std::string PeerAddress() const { return net::PeerAddressOf(socket_->fd()); }
 
  private:
   friend struct SessionCallbacks;
@@ -216,8 +215,9 @@ class Connection final : private Watch {
     void operator()(nghttp2_session* session) const noexcept { nghttp2_session_del(session); }
   };
 
-  Connection(EventLoop& loop, ReadChunks& chunks, std::unique_ptr<SocketStream> socket,
-             const ConnectionSettings& settings, ConnectionListener& listener) noexcept;
+  Connection(net::EventLoop& loop, net::ReadChunks& chunks,
+             std::unique_ptr<net::SocketStream> socket, const ConnectionSettings& settings,
+             ConnectionListener& listener) noexcept;
 
   void OnReady(uint32_t events) noexcept override;
   void HandleReady(uint32_t events) noexcept;
@@ -249,7 +249,7 @@ class Connection final : private Watch {
 
   void OnTime() noexcept;
   void ScheduleTimer() noexcept;
-  void Keepalive(EventLoop::Clock::time_point now) noexcept;
+  void Keepalive(net::EventLoop::Clock::time_point now) noexcept;
   void SendPing(uint8_t kind) noexcept;
   void OnPingAck(uint8_t kind) noexcept;
   void SendLastGoaway() noexcept;
@@ -261,12 +261,12 @@ class Connection final : private Watch {
   }
   void NoteProtocolError(const nghttp2_frame& goaway) noexcept;
 
-  EventLoop& loop_;
-  ReadChunks& chunks_;
+  net::EventLoop& loop_;
+  net::ReadChunks& chunks_;
   const ConnectionSettings settings_;
   ConnectionListener& listener_;
-  const std::unique_ptr<SocketStream> socket_;
-  MemoryCharge own_;  // this object, the socket's, and the headers
+  const std::unique_ptr<net::SocketStream> socket_;
+  net::MemoryCharge own_;  // this object, the socket's, and the headers
   SessionMemory memory_;
   OutputQueue output_;
   std::unique_ptr<nghttp2_session, FreeSession> session_;
@@ -297,7 +297,7 @@ class Connection final : private Watch {
   bool barred_ = false;        // clients: the server has set its limit of streams to 0
   uint32_t own_resets_ = 0;    // RST_STREAM requested but not sent yet
 
-  using Clock = EventLoop::Clock;
+  using Clock = net::EventLoop::Clock;
   Clock::time_point born_;
   Clock::time_point last_read_;
   Clock::time_point last_write_;   // when the peer last accepted data, or nothing waited
@@ -308,10 +308,10 @@ class Connection final : private Watch {
   Clock::time_point barred_since_;
   bool ping_open_ = false;
 
-  MemberTimer<Connection, &Connection::OnTime> timer_{*this};
-  MemberTask<Connection, &Connection::Flush> flush_task_{*this};
-  MemberTask<Connection, &Connection::ReadMore> read_task_{*this};
-  MemberTask<Connection, &Connection::FinishEnd> end_task_{*this};
+  net::MemberTimer<Connection, &Connection::OnTime> timer_{*this};
+  net::MemberTask<Connection, &Connection::Flush> flush_task_{*this};
+  net::MemberTask<Connection, &Connection::ReadMore> read_task_{*this};
+  net::MemberTask<Connection, &Connection::FinishEnd> end_task_{*this};
 };
 
 }  // namespace cbt::rpc::http2

@@ -58,7 +58,7 @@ absl::string_view NeverASocket(const std::string& path, int error) {
 // Resolves a host name, which may take long, on its own thread, which may outlive the connector.
 class Connector::Lookup final : public std::enable_shared_from_this<Lookup> {
  public:
-  Lookup(EventLoop& loop, Connector& owner, const Address& address)
+  Lookup(net::EventLoop& loop, Connector& owner, const net::Address& address)
       : host_(address.host), port_(std::to_string(address.port)), loop_(&loop), owner_(&owner) {}
   ~Lookup() {
     if (list_ != nullptr) freeaddrinfo(list_);
@@ -106,15 +106,15 @@ class Connector::Lookup final : public std::enable_shared_from_this<Lookup> {
   const std::string host_;
   const std::string port_;
   std::mutex mutex_;
-  EventLoop* loop_;  // null: abandoned
+  net::EventLoop* loop_;  // null: abandoned
   Connector* const owner_;
   std::shared_ptr<Lookup> queued_;  // this, while the task is queued
   int error_ = 0;
   addrinfo* list_ = nullptr;
-  MemberTask<Lookup, &Lookup::Deliver> task_{*this};
+  net::MemberTask<Lookup, &Lookup::Deliver> task_{*this};
 };
 
-Connector::Connector(EventLoop& loop, const Address& address, Listener& listener) noexcept
+Connector::Connector(net::EventLoop& loop, const net::Address& address, Listener& listener) noexcept
     : loop_(loop), address_(address), listener_(listener) {}
 
 Connector::~Connector() {

@@ -17,7 +17,7 @@ namespace cbt::rpc::http2 {
 
 // Makes one attempt at a time, trying the host's addresses in the system's order. Use in the loop
 // only.
-class Connector final : private Watch {
+class Connector final : private net::Watch {
  public:
   class Listener {
    public:
@@ -30,7 +30,7 @@ class Connector final : private Watch {
   };
 
   // `loop`, `address` and `listener` outlive the connector.
-  Connector(EventLoop& loop, const Address& address, Listener& listener) noexcept;
+  Connector(net::EventLoop& loop, const net::Address& address, Listener& listener) noexcept;
   // Abandons the attempt.
   ~Connector();
   Connector(const Connector&) = delete;
@@ -42,7 +42,7 @@ class Connector final : private Watch {
   bool running() const noexcept { return running_; }
 
  private:
-  using Clock = EventLoop::Clock;
+  using Clock = net::EventLoop::Clock;
   class Lookup;
 
   void Begin() noexcept;
@@ -62,8 +62,8 @@ class Connector final : private Watch {
     void operator()(addrinfo* list) const noexcept { freeaddrinfo(list); }
   };
 
-  EventLoop& loop_;
-  const Address& address_;
+  net::EventLoop& loop_;
+  const net::Address& address_;
   Listener& listener_;
   bool running_ = false;
   Clock::time_point end_;
@@ -75,8 +75,8 @@ class Connector final : private Watch {
   std::unique_ptr<addrinfo, FreeList> list_;
   const addrinfo* next_ = nullptr;
   size_t left_ = 0;  // addresses from `next_` on
-  MemberTask<Connector, &Connector::Begin> begin_{*this};
-  MemberTimer<Connector, &Connector::OnTime> timer_{*this};
+  net::MemberTask<Connector, &Connector::Begin> begin_{*this};
+  net::MemberTimer<Connector, &Connector::OnTime> timer_{*this};
 };
 
 }  // namespace cbt::rpc::http2

@@ -90,8 +90,8 @@ class Caretaker {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<DrivenLoop>> DrivenLoop::Create() try {
-  static const JoinAtExit<Caretaker> join_at_exit;
-  absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
+  static const net::JoinAtExit<Caretaker> join_at_exit;
+  absl::StatusOr<std::unique_ptr<net::EventLoop>> loop = net::EventLoop::Create();
   if (!loop.ok()) return loop.status();
   auto made = std::make_shared<DrivenLoop>(*std::move(loop));
   Caretaker::Get().Add(made);
@@ -102,20 +102,20 @@ absl::StatusOr<std::shared_ptr<DrivenLoop>> DrivenLoop::Create() try {
   return absl::UnavailableError(absl::StrCat("can't start a thread: ", error.what()));
 }
 
-DrivenLoop::DrivenLoop(std::unique_ptr<EventLoop> loop)
-    : chunks_(std::make_shared<MemoryAccount>()),
+DrivenLoop::DrivenLoop(std::unique_ptr<net::EventLoop> loop)
+    : chunks_(std::make_shared<net::MemoryAccount>()),
       loop_(std::move(loop)),
       parts_{loop_.get(), &chunks_} {}
 
 void DrivenLoop::RunUntil(absl::FunctionRef<bool()> done,
-                          EventLoop::Clock::time_point until) noexcept {
+                          net::EventLoop::Clock::time_point until) noexcept {
   std::unique_lock lock(mutex_);
   used_ = true;
   while (!done()) {
-    const auto left = until - EventLoop::Clock::now();
-    if (left <= EventLoop::Clock::duration::zero()) return;
+    const auto left = until - net::EventLoop::Clock::now();
+    if (left <= net::EventLoop::Clock::duration::zero()) return;
     // Clamped first, because a later end would overflow.
-    constexpr EventLoop::Clock::duration kLongest = std::chrono::hours(1);
+    constexpr net::EventLoop::Clock::duration kLongest = std::chrono::hours(1);
     const auto wait = std::chrono::ceil<milliseconds>(std::min(left, kLongest));
     if (running_) {
       ++waiting_;

@@ -27,7 +27,7 @@ class DrivenLoop {
   static absl::StatusOr<std::shared_ptr<DrivenLoop>> Create();
 
   // For Create().
-  explicit DrivenLoop(std::unique_ptr<EventLoop> loop);
+  explicit DrivenLoop(std::unique_ptr<net::EventLoop> loop);
   DrivenLoop(const DrivenLoop&) = delete;
   DrivenLoop& operator=(const DrivenLoop&) = delete;
 
@@ -35,7 +35,7 @@ class DrivenLoop {
 
   // Handles events until `done` returns true, or until `until`. Calls `done` first and after each
   // turn. Do not call in one of the loop's own events.
-  void RunUntil(absl::FunctionRef<bool()> done, EventLoop::Clock::time_point until) noexcept;
+  void RunUntil(absl::FunctionRef<bool()> done, net::EventLoop::Clock::time_point until) noexcept;
 
   // Handles ready events, unless another thread does, or did since the last call.
   void RunReady() noexcept;
@@ -48,8 +48,8 @@ class DrivenLoop {
   bool running_ = false;  // a thread runs the loop
   bool used_ = false;     // since the last RunReady()
   size_t waiting_ = 0;    // threads waiting for `turned_`
-  ReadChunks chunks_;
-  const std::unique_ptr<EventLoop> loop_;
+  net::ReadChunks chunks_;
+  const std::unique_ptr<net::EventLoop> loop_;
   const ClientLoop parts_;
 };
 

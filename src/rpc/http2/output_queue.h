@@ -21,7 +21,7 @@ class OutputQueue {
   static constexpr size_t kMaxParts = 64;
 
   // `account` outlives the queue.
-  explicit OutputQueue(MemoryAccount& account) noexcept : account_(account) {}
+  explicit OutputQueue(net::MemoryAccount& account) noexcept : account_(account) {}
   ~OutputQueue() { Clear(); }
   OutputQueue(const OutputQueue&) = delete;
   OutputQueue& operator=(const OutputQueue&) = delete;
@@ -51,7 +51,7 @@ class OutputQueue {
     size_t written = 0;
   };
 
-  MemoryAccount& account_;
+  net::MemoryAccount& account_;
   std::string control_;  // of all segments
   size_t control_begin_ = 0;
   std::vector<Segment> segments_;

@@ -38,15 +38,15 @@ struct ServerParts {
     worker->Give(std::move(connection), replaces);
   }
 
-  Address address;
+  net::Address address;
   ServerShared shared;
-  std::unique_ptr<SocketFile> socket_file;
-  std::unique_ptr<LoopThreads> own_loops;
-  LoopThreads* loops = nullptr;
+  std::unique_ptr<net::SocketFile> socket_file;
+  std::unique_ptr<net::LoopThreads> own_loops;
+  net::LoopThreads* loops = nullptr;
   std::vector<std::unique_ptr<ServerWorker>> workers;  // one per loop
-  std::vector<std::unique_ptr<Acceptor>> acceptors;
+  std::vector<std::unique_ptr<net::Acceptor>> acceptors;
   size_t next_worker = 0;
-  MemberTask<ServerParts, &ServerParts::StopListening> stop_listening{*this};
+  net::MemberTask<ServerParts, &ServerParts::StopListening> stop_listening{*this};
   std::mutex mutex;
   std::condition_variable stopped;
   bool listening = false;
@@ -56,21 +56,21 @@ struct ServerParts {
 namespace {
 
 absl::Status Listen(ServerParts& parts) {
-  Address& address = parts.address;
+  net::Address& address = parts.address;
   if (address.is_unix) {
-    auto file = SocketFile::Claim(address.path);
+    auto file = net::SocketFile::Claim(address.path);
     if (!file.ok()) return file.status();
     parts.socket_file = *std::move(file);
-  } else if (absl::Status status = ProbeTcpAddress(address); !status.ok()) {
+  } else if (absl::Status status = net::ProbeTcpAddress(address); !status.ok()) {
     return status;
   }
-  auto sockets = ListenAt(address);
+  auto sockets = net::ListenAt(address);
   if (!sockets.ok()) return sockets.status();
   if (parts.socket_file != nullptr) {
     if (absl::Status status = parts.socket_file->SetMode(); !status.ok()) return status;
   }
   for (OwnedDescriptor& socket : *sockets) {
-    auto acceptor = Acceptor::Create(
+    auto acceptor = net::Acceptor::Create(
         parts.workers.front()->loop(), std::move(socket),
         [&parts](OwnedDescriptor connection) { parts.Take(std::move(connection)); });
     if (!acceptor.ok()) return acceptor.status();
@@ -87,7 +87,7 @@ absl::Status Prepare(ServerParts& parts, const std::vector<Service*>& services) 
     }
   }
   if (parts.loops == nullptr) {
-    auto loops = LoopThreads::Create(parts.shared.limits.loops);
+    auto loops = net::LoopThreads::Create(parts.shared.limits.loops);
     if (!loops.ok()) return loops.status();
     parts.own_loops = *std::move(loops);
     parts.loops = parts.own_loops.get();
@@ -101,11 +101,11 @@ absl::Status Prepare(ServerParts& parts, const std::vector<Service*>& services) 
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Server>> Server::Start(const Address& address,
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(const net::Address& address,
                                                       const ServerLimits& limits,
                                                       const std::vector<Service*>& services,
                                                       NewServerSsl ssl, const Telemetry& telemetry,
-                                                      LoopThreads* loops) {
+                                                      net::LoopThreads* loops) {
   // Room for a message, its prefix, and the start of the next one.
   constexpr uint32_t kWindowBeside = 1024;
   try {
@@ -135,7 +135,7 @@ Server::Server(std::unique_ptr<ServerParts> parts) noexcept : parts_(std::move(p
 
 Server::~Server() { Shutdown(std::chrono::milliseconds(0)); }
 
-const Address& Server::address() const noexcept { return parts_->address; }
+const net::Address& Server::address() const noexcept { return parts_->address; }
 
 size_t Server::connections() const noexcept { return parts_->shared.connections.load(); }
 
@@ -151,7 +151,7 @@ void Server::CloseConnections() noexcept {
 
 void Server::Shutdown(std::chrono::milliseconds grace) noexcept {
   ServerParts& parts = *parts_;
-  const auto deadline = EventLoop::Clock::now() + grace;
+  const auto deadline = net::EventLoop::Clock::now() + grace;
   // The first ones, if starting the threads has failed.
   const std::span running = std::span(parts.workers).first(parts.loops->running());
   if (!running.empty()) {

@@ -45,7 +45,7 @@ struct ServerLimits {
 
 // Called for each new connection: its TLS end, or why it is refused. Called from the server's
 // threads; must not block or throw. Empty: no TLS.
-using NewServerSsl = std::function<absl::StatusOr<OwnedSsl>()>;
+using NewServerSsl = std::function<absl::StatusOr<net::OwnedSsl>()>;
 
 struct ServerParts;
 
@@ -56,11 +56,11 @@ class Server {
   // the server starts their threads. Errors: INVALID_ARGUMENT and FAILED_PRECONDITION as for
   // SocketFile and ProbeTcpAddress(), UNAVAILABLE if the system refuses, RESOURCE_EXHAUSTED without
   // memory.
-  static absl::StatusOr<std::unique_ptr<Server>> Start(const Address& address,
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const net::Address& address,
                                                        const ServerLimits& limits,
                                                        const std::vector<Service*>& services,
                                                        NewServerSsl ssl, const Telemetry& telemetry,
-                                                       LoopThreads* loops = nullptr);
+                                                       net::LoopThreads* loops = nullptr);
 
   // Shutdown() without grace.
   ~Server();
@@ -68,7 +68,7 @@ class Server {
   Server& operator=(const Server&) = delete;
 
   // With the actual port.
-  const Address& address() const noexcept;
+  const net::Address& address() const noexcept;
 
   size_t connections() const noexcept;
   // Bytes; see ServerLimits::memory_bytes.

@@ -40,7 +40,7 @@ CallImpl::CallImpl(ServerWorker& worker)
 
 CallImpl::~CallImpl() {
   loop_.Cancel(timer_);
-  loop_.Cancel(static_cast<Task&>(*this));
+  loop_.Cancel(static_cast<net::Task&>(*this));
   worker_.Remove(*this);
 }
 
@@ -52,7 +52,7 @@ void CallImpl::OnHeaders(const HeaderBlock& headers, bool) noexcept {
   try {
     status = CheckHeaders(headers);
   } catch (const std::bad_alloc&) {
-    status = NoMemory();
+    status = net::NoMemory();
   }
   if (!status.ok()) return Refuse(http_status_, status);
   waiting_ = true;
@@ -100,15 +100,15 @@ absl::Status CallImpl::CheckHeaders(const HeaderBlock& headers) {
 
 // The client's deadline, and the time limit until the request has arrived.
 void CallImpl::ScheduleDeadline() noexcept {
-  std::optional<EventLoop::Clock::duration> left;
+  std::optional<net::EventLoop::Clock::duration> left;
   if (deadline_.has_value()) {
-    left = std::chrono::duration_cast<EventLoop::Clock::duration>(*deadline_ -
-                                                                  std::chrono::system_clock::now());
+    left = std::chrono::duration_cast<net::EventLoop::Clock::duration>(
+        *deadline_ - std::chrono::system_clock::now());
   }
   const std::chrono::milliseconds most = worker_.shared().limits.request_time;
   if (waiting_ && most.count() > 0 && (!left.has_value() || *left > most)) left = most;
   if (left.has_value()) {
-    loop_.Schedule(timer_, EventLoop::Clock::now() + *left);
+    loop_.Schedule(timer_, net::EventLoop::Clock::now() + *left);
   } else {
     loop_.Cancel(timer_);
   }
@@ -141,7 +141,7 @@ void CallImpl::OpenIfAsked() noexcept {
     }
     if (status.ok()) status = Open();
   } catch (const std::bad_alloc&) {
-    status = NoMemory();
+    status = net::NoMemory();
   }
   opening_ = waiting_ = false;
   if (!status.ok()) return Refuse(200, status);
@@ -400,7 +400,7 @@ void CallImpl::OnData(absl::Cord data) noexcept {
   try {
     reader_.Append(std::move(data));
   } catch (const std::bad_alloc&) {
-    return Refuse(200, NoMemory());
+    return Refuse(200, net::NoMemory());
   }
   waiting_ ? OpenSoon() : Deliver();
 }
@@ -471,7 +471,7 @@ bool CallImpl::DeliverOne() noexcept {
     handler_->OnReadDone(false, absl::Cord());
     return true;
   } catch (const std::bad_alloc&) {
-    Refuse(200, NoMemory());
+    Refuse(200, net::NoMemory());
   }
   return true;
 }

@@ -27,7 +27,7 @@ namespace cbt::rpc::http2 {
 //
 // Operations are recorded under a mutex and run in the loop: at once if requested there, otherwise
 // by the posted task. Unless noted, members belong to the loop.
-class CallImpl final : public Stream, public ServerCall, private Task {
+class CallImpl final : public Stream, public ServerCall, private net::Task {
  public:
   // Throws std::bad_alloc.
   explicit CallImpl(ServerWorker& worker);
@@ -101,7 +101,7 @@ class CallImpl final : public Stream, public ServerCall, private Task {
   class Event;
 
   ServerWorker& worker_;
-  EventLoop& loop_;
+  net::EventLoop& loop_;
   CallImpl* next_ = nullptr;
   CallImpl* previous_ = nullptr;
   const Service::Method* method_ = nullptr;
@@ -134,11 +134,11 @@ class CallImpl final : public Stream, public ServerCall, private Task {
   bool lost_ = false;     // the stream has ended
   bool cancel_reported_ = false;
   bool deadline_passed_ = false;
-  MemberTimer<CallImpl, &CallImpl::OnDeadline> timer_{*this};
+  net::MemberTimer<CallImpl, &CallImpl::OnDeadline> timer_{*this};
 };
 
 // What a call holds beside its stream's data.
-inline constexpr size_t kCallBytes = sizeof(CallImpl) + kHeapOverhead;
+inline constexpr size_t kCallBytes = sizeof(CallImpl) + net::kHeapOverhead;
 
 }  // namespace cbt::rpc::http2
 

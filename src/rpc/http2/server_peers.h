@@ -17,7 +17,7 @@ namespace cbt::rpc::http2 {
 // turns; they count as `leaving`.
 class ServerPeers {
  public:
-  using Clock = EventLoop::Clock;
+  using Clock = net::EventLoop::Clock;
 
   ServerPeers() = default;
   ServerPeers(const ServerPeers&) = delete;

@@ -56,12 +56,12 @@ std::optional<ServerEvent> EventOf(EndCause cause) noexcept {
 
 }  // namespace
 
-ServerWorker::ServerWorker(ServerShared& shared, EventLoop& loop, size_t number)
+ServerWorker::ServerWorker(ServerShared& shared, net::EventLoop& loop, size_t number)
     : shared_(shared),
       loop_(loop),
       number_(number),
-      chunks_(std::make_shared<MemoryAccount>(shared.memory)) {
-  loop_.Schedule(timer_, EventLoop::Clock::now() + kLook);
+      chunks_(std::make_shared<net::MemoryAccount>(shared.memory)) {
+  loop_.Schedule(timer_, net::EventLoop::Clock::now() + kLook);
 }
 
 ServerWorker::~ServerWorker() {
@@ -94,7 +94,7 @@ void ServerWorker::CloseConnections() noexcept {
   Ask([&] { close_all_ = true; });
 }
 
-void ServerWorker::Drain(EventLoop::Clock::time_point deadline) noexcept {
+void ServerWorker::Drain(net::EventLoop::Clock::time_point deadline) noexcept {
   Ask([&] { drain_by_ = drain_by_.has_value() ? std::min(*drain_by_, deadline) : deadline; });
 }
 
@@ -160,14 +160,14 @@ void ServerWorker::Accept(OwnedDescriptor descriptor, bool replaces) {
     Report(shared_.telemetry, ServerEvent::kConnectionRefused);
     return refuse();
   }
-  OwnedSsl ssl;
+  net::OwnedSsl ssl;
   if (shared_.ssl) {
-    absl::StatusOr<OwnedSsl> made = shared_.ssl();
+    absl::StatusOr<net::OwnedSsl> made = shared_.ssl();
     // Reported where it is refused.
     if (!made.ok()) return refuse();
     ssl = *std::move(made);
   }
-  auto socket = SocketStream::Create(std::move(descriptor), std::move(ssl));
+  auto socket = net::SocketStream::Create(std::move(descriptor), std::move(ssl));
   if (!socket.ok()) return refuse();
   ConnectionSettings settings = shared_.limits.connection;
   if (settings.max_age.count() > 0) {
@@ -177,7 +177,7 @@ void ServerWorker::Accept(OwnedDescriptor descriptor, bool replaces) {
   }
   auto made = Connection::Create(loop_, chunks_, *std::move(socket), settings, *this);
   if (!made.ok()) return refuse();
-  peers_.Add(*std::move(made), EventLoop::Clock::now());
+  peers_.Add(*std::move(made), net::EventLoop::Clock::now());
   ++shared_.accepted;
 }
 
@@ -231,7 +231,7 @@ bool ServerWorker::MayRead() noexcept {
 bool ServerWorker::OverMemory(const Connection* keep) noexcept {
   const size_t excess = Excess();
   if (excess == 0) return false;
-  const EventLoop::Clock::time_point now = EventLoop::Clock::now();
+  const net::EventLoop::Clock::time_point now = net::EventLoop::Clock::now();
   if (now < no_room_until_) return true;
   const size_t share = shared_.limits.memory_bytes / shared_.workers;
   const size_t before = peers_.leaving();
@@ -259,8 +259,8 @@ void ServerWorker::Remove(CallImpl& call) noexcept {
 
 void ServerWorker::CheckDrain() noexcept {
   if (!draining_) return;
-  const EventLoop::Clock::time_point now = EventLoop::Clock::now();
-  EventLoop::Clock::time_point deadline;
+  const net::EventLoop::Clock::time_point now = net::EventLoop::Clock::now();
+  net::EventLoop::Clock::time_point deadline;
   {
     const std::lock_guard lock(mutex_);
     deadline = *drain_by_;
@@ -299,7 +299,7 @@ void ServerWorker::OnTime() noexcept {
     if (ended == 0) break;
   }
   CheckDrain();
-  loop_.Schedule(timer_, EventLoop::Clock::now() + kLook);
+  loop_.Schedule(timer_, net::EventLoop::Clock::now() + kLook);
 }
 
 }  // namespace cbt::rpc::http2

@@ -31,7 +31,7 @@ struct ServerShared {
   NewServerSsl ssl;
   Telemetry telemetry;
   std::map<std::string, const Service::Method*, std::less<>> methods;
-  std::shared_ptr<MemoryAccount> memory = std::make_shared<MemoryAccount>();
+  std::shared_ptr<net::MemoryAccount> memory = std::make_shared<net::MemoryAccount>();
   std::atomic<size_t> leaving{0};  // bytes of connections that were chosen to end
   size_t workers = 1;
   std::atomic<size_t> connections{0};
@@ -42,7 +42,7 @@ struct ServerShared {
 class ServerWorker final : private ConnectionListener {
  public:
   // No thread may run `loop` yet; `number` is what calls say of it.
-  ServerWorker(ServerShared& shared, EventLoop& loop, size_t number);
+  ServerWorker(ServerShared& shared, net::EventLoop& loop, size_t number);
   // No thread runs the loop, or Await() has returned.
   ~ServerWorker() override;
   ServerWorker(const ServerWorker&) = delete;
@@ -56,12 +56,12 @@ class ServerWorker final : private ConnectionListener {
   void CloseConnections() noexcept;
 
   // From any thread: starts to drain; call again to shorten the grace period.
-  void Drain(EventLoop::Clock::time_point deadline) noexcept;
+  void Drain(net::EventLoop::Clock::time_point deadline) noexcept;
   // Call after Drain(), while a thread runs the loop: waits for the end of the last call and
   // connection. Nothing in the loop refers to the worker after that.
   void Await() noexcept;
 
-  EventLoop& loop() noexcept { return loop_; }
+  net::EventLoop& loop() noexcept { return loop_; }
   size_t number() const noexcept { return number_; }
   ServerShared& shared() noexcept { return shared_; }
 
@@ -98,25 +98,25 @@ class ServerWorker final : private ConnectionListener {
   void OnTime() noexcept;
 
   ServerShared& shared_;
-  EventLoop& loop_;
+  net::EventLoop& loop_;
   const size_t number_;
-  ReadChunks chunks_;
+  net::ReadChunks chunks_;
   ServerPeers peers_;
-  EventLoop::Clock::time_point no_room_until_;
+  net::EventLoop::Clock::time_point no_room_until_;
   CallImpl* first_call_ = nullptr;
 
   std::mutex mutex_;
   std::vector<Given> given_;
   bool close_all_ = false;
-  std::optional<EventLoop::Clock::time_point> drain_by_;
+  std::optional<net::EventLoop::Clock::time_point> drain_by_;
   bool drained_ = false;
   std::condition_variable changed_;
 
   bool draining_ = false;
   bool cancelled_ = false;
-  MemberTask<ServerWorker, &ServerWorker::Work> work_{*this};
-  MemberTask<ServerWorker, &ServerWorker::EndDrain> end_{*this};
-  MemberTimer<ServerWorker, &ServerWorker::OnTime> timer_{*this};
+  net::MemberTask<ServerWorker, &ServerWorker::Work> work_{*this};
+  net::MemberTask<ServerWorker, &ServerWorker::EndDrain> end_{*this};
+  net::MemberTimer<ServerWorker, &ServerWorker::OnTime> timer_{*this};
 };
 
 }  // namespace cbt::rpc::http2

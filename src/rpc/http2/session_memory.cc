@@ -29,7 +29,7 @@ constexpr size_t kMappedBytes = 16 * kKiB;
 constexpr size_t kPageBytes = 4 * kKiB;
 
 size_t CountOf(size_t bytes) noexcept {
-  return bytes < kMappedBytes ? bytes + kHeapOverhead : kPageBytes;
+  return bytes < kMappedBytes ? bytes + net::kHeapOverhead : kPageBytes;
 }
 
 // Mapped buffers that ended connections leave to the next ones: to map and unmap them costs a short
@@ -78,7 +78,7 @@ void Deallocate(void* memory, size_t bytes) noexcept {
 
 }  // namespace
 
-SessionMemory::SessionMemory(std::shared_ptr<MemoryAccount> account) noexcept
+SessionMemory::SessionMemory(std::shared_ptr<net::MemoryAccount> account) noexcept
     : account_(std::move(account)), functions_{this, &Malloc, &Free, &Calloc, &Realloc} {}
 
 SessionMemory::~SessionMemory() {

@@ -20,7 +20,7 @@ namespace cbt::rpc::http2 {
 // of streams can't grow).
 class SessionMemory {
  public:
-  explicit SessionMemory(std::shared_ptr<MemoryAccount> account) noexcept;
+  explicit SessionMemory(std::shared_ptr<net::MemoryAccount> account) noexcept;
   ~SessionMemory();
   SessionMemory(const SessionMemory&) = delete;
   SessionMemory& operator=(const SessionMemory&) = delete;
@@ -37,7 +37,7 @@ class SessionMemory {
   static void* Calloc(size_t count, size_t bytes, void* self);
   static void* Realloc(void* data, size_t bytes, void* self);
 
-  const std::shared_ptr<MemoryAccount> account_;
+  const std::shared_ptr<net::MemoryAccount> account_;
   size_t used_ = 0;
   Header* first_ = nullptr;
   bool failed_ = false;

@@ -15,9 +15,9 @@
 namespace cbt::rpc::http2 {
 
 // Reports to `telemetry`, whose sinks must outlive it.
-inline absl::StatusOr<std::unique_ptr<ServerTls>> MakeServerTls(const TlsOptions& tls,
-                                                                const Telemetry& telemetry) {
-  return ServerTls::Create(
+inline absl::StatusOr<std::unique_ptr<net::ServerTls>> MakeServerTls(const TlsOptions& tls,
+                                                                     const Telemetry& telemetry) {
+  return net::ServerTls::Create(
       {.certificate = tls.certificate,
        .private_key = tls.private_key,
        .client_ca = tls.client_ca,
@@ -31,8 +31,8 @@ inline absl::StatusOr<std::unique_ptr<ServerTls>> MakeServerTls(const TlsOptions
 }
 
 // `tls` must be enabled.
-inline absl::StatusOr<std::unique_ptr<ClientTls>> MakeClientTls(const ClientTlsOptions& tls) {
-  return ClientTls::Create(
+inline absl::StatusOr<std::unique_ptr<net::ClientTls>> MakeClientTls(const ClientTlsOptions& tls) {
+  return net::ClientTls::Create(
       {.ca = tls.ca, .certificate = tls.certificate, .private_key = tls.private_key});
 }
 

@@ -38,7 +38,7 @@ class ServiceHost {
   // http2::Server. Call once.
   absl::Status Listen(const std::string& address, const TlsOptions& tls,
                       const ConnectionOptions& connection, size_t max_streams,
-                      const std::vector<Service*>& services, http2::LoopThreads* loops = nullptr);
+                      const std::vector<Service*>& services, net::LoopThreads* loops = nullptr);
 
   int port() const noexcept { return port_; }
   const std::string& address() const noexcept { return text_; }

@@ -41,7 +41,7 @@ std::string Trailers(const FieldList& fields = {{"grpc-status", "0"}}) {
 }
 
 std::shared_ptr<Channel> ChannelTo(const std::string& path, const ChannelOptions& options = {}) {
-  return test::ValueOf(MakeChannel(test::ValueOf(ParseAddress("unix:" + path)), {}, options));
+  return test::ValueOf(MakeChannel(test::ValueOf(net::ParseAddress("unix:" + path)), {}, options));
 }
 
 class ChannelAnswers : public testing::Test {

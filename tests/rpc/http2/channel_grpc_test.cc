@@ -132,7 +132,7 @@ class ChannelGrpc : public testing::Test {
   ~ChannelGrpc() override { Stop(); }
 
   std::shared_ptr<Channel> To(const std::string& address, const ClientTlsOptions& tls = {}) const {
-    return test::ValueOf(MakeChannel(test::ValueOf(ParseAddress(address)), tls));
+    return test::ValueOf(MakeChannel(test::ValueOf(net::ParseAddress(address)), tls));
   }
 
   static absl::Status Ask(Channel& channel, const std::string& path, const std::string& request,
@@ -319,7 +319,7 @@ TEST_F(ChannelTls, PlainServersAreRefused) {
 
 TEST_F(ChannelTls, MaterialThatCantBeUsedIsNamed) {
   const auto channel =
-      MakeChannel(test::ValueOf(ParseAddress("localhost:1")), {.enabled = true, .ca = "none"});
+      MakeChannel(test::ValueOf(net::ParseAddress("localhost:1")), {.enabled = true, .ca = "none"});
   EXPECT_EQ(channel.status().code(), StatusCode::kInvalidArgument);
 }
 

@@ -50,7 +50,7 @@ class ChannelLife : public testing::Test {
  protected:
   std::shared_ptr<Channel> MakeOne(const ChannelOptions& options = {}) const {
     return test::ValueOf(
-        MakeChannel(test::ValueOf(ParseAddress("unix:" + (dir / "s"))), {}, options));
+        MakeChannel(test::ValueOf(net::ParseAddress("unix:" + (dir / "s"))), {}, options));
   }
 
   // Sends one answer per connection.
@@ -134,7 +134,7 @@ TEST_F(ChannelLife, CallsThatAreGivenUpAtOnceAreNoFlood) {
   limits.connection.max_streams = 1000;
   const test::TestServer server(limits);
   const auto channel = test::ValueOf(
-      MakeChannel(test::ValueOf(ParseAddress("unix:" + server.path)), {}, ChannelOptions()));
+      MakeChannel(test::ValueOf(net::ParseAddress("unix:" + server.path)), {}, ChannelOptions()));
   for (int round = 0; round < 3; ++round) {
     std::deque<Collector> collectors;
     std::vector<std::unique_ptr<ClientCall>> calls;
@@ -365,13 +365,13 @@ TEST_F(ChannelLife, ThreadsShareAChannelWhileTheServerComesAndGoes) {
 
 TEST_F(ChannelLife, HostsAreLookedUpAndEveryAddressIsTried) {
   const auto channel =
-      test::ValueOf(MakeChannel(test::ValueOf(ParseAddress("localhost:1")), {}, {}));
+      test::ValueOf(MakeChannel(test::ValueOf(net::ParseAddress("localhost:1")), {}, {}));
   Collector collector;
   const auto call = channel->NewCall({});
   call->Start("/a.B/C", "", collector);
   EXPECT_THAT(std::string(collector.Await().message()), HasSubstr("Connection refused"));
   const auto unknown =
-      test::ValueOf(MakeChannel(test::ValueOf(ParseAddress("no..name:1")), {}, {}));
+      test::ValueOf(MakeChannel(test::ValueOf(net::ParseAddress("no..name:1")), {}, {}));
   Collector other;
   const auto nowhere = unknown->NewCall({});
   nowhere->Start("/a.B/C", "", other);
@@ -380,7 +380,7 @@ TEST_F(ChannelLife, HostsAreLookedUpAndEveryAddressIsTried) {
   // Destroyed before there is an answer.
   for (int i = 0; i < 50; ++i) {
     const auto gone =
-        test::ValueOf(MakeChannel(test::ValueOf(ParseAddress("localhost:1")), {}, {}));
+        test::ValueOf(MakeChannel(test::ValueOf(net::ParseAddress("localhost:1")), {}, {}));
     Collector late;
     const auto cancelled = gone->NewCall({});
     cancelled->Start("/a.B/C", "", late);

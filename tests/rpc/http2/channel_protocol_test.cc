@@ -74,7 +74,7 @@ FieldList Decode(const std::string& block) {
 class ChannelProtocol : public testing::Test {
  protected:
   std::shared_ptr<Channel> MakeOne() const {
-    return test::ValueOf(MakeChannel(test::ValueOf(ParseAddress("unix:" + (dir / "s"))), {}));
+    return test::ValueOf(MakeChannel(test::ValueOf(net::ParseAddress("unix:" + (dir / "s"))), {}));
   }
   const test::TempDir dir;
 };
@@ -309,8 +309,8 @@ TEST_F(ChannelProtocol, ZAAServerThatTakesNoStreamsIsLeft) {
       ++served;
     }
   });
-  auto channel = test::ValueOf(MakeChannel(test::ValueOf(ParseAddress("unix:" + (dir / "s"))), {},
-                                           {.connect_time = std::chrono::milliseconds(300)}));
+  auto channel = test::ValueOf(MakeChannel(test::ValueOf(net::ParseAddress("unix:" + (dir / "s"))),
+                                           {}, {.connect_time = std::chrono::milliseconds(300)}));
   ASSERT_OK(channel->Connect(std::chrono::system_clock::now() + seconds(20)));
   Collector waits;
   const auto waiting = channel->NewCall({});

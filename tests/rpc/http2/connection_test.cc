@@ -110,14 +110,14 @@ class ConnectionTest : public testing::TestWithParam<bool> {
                                                client, at_client_));
     at_server_.next = [this] { return served_ ? nullptr : (served_ = true, &answer_); };
   }
-  std::unique_ptr<SocketStream> Socket(int fd, bool tls, bool accepts) {
-    OwnedSsl ssl = !tls ? nullptr : accepts ? tls_.Accepting() : tls_.Connecting();
-    return test::ValueOf(SocketStream::Create(OwnedDescriptor(fd), std::move(ssl)));
+  std::unique_ptr<net::SocketStream> Socket(int fd, bool tls, bool accepts) {
+    net::OwnedSsl ssl = !tls ? nullptr : accepts ? tls_.Accepting() : tls_.Connecting();
+    return test::ValueOf(net::SocketStream::Create(OwnedDescriptor(fd), std::move(ssl)));
   }
   bool Until(const std::function<bool()>& condition,
              milliseconds limit = std::chrono::seconds(10)) {
-    const auto end = EventLoop::Clock::now() + limit;
-    while (!condition() && EventLoop::Clock::now() < end) loop_->RunOnce(milliseconds(5));
+    const auto end = net::EventLoop::Clock::now() + limit;
+    while (!condition() && net::EventLoop::Clock::now() < end) loop_->RunOnce(milliseconds(5));
     return condition();
   }
   void Open(Stream& stream, absl::Cord message) {
@@ -130,9 +130,9 @@ class ConnectionTest : public testing::TestWithParam<bool> {
   }
 
   const test::TlsPair tls_;
-  std::unique_ptr<EventLoop> loop_ = test::ValueOf(EventLoop::Create());
-  std::shared_ptr<MemoryAccount> account_ = std::make_shared<MemoryAccount>();
-  ReadChunks chunks_{account_};
+  std::unique_ptr<net::EventLoop> loop_ = test::ValueOf(net::EventLoop::Create());
+  std::shared_ptr<net::MemoryAccount> account_ = std::make_shared<net::MemoryAccount>();
+  net::ReadChunks chunks_{account_};
   Listener at_server_;
   Listener at_client_;
   TestStream answer_;
@@ -284,8 +284,8 @@ TEST_P(ConnectionTest, AnswersPings) {
 
 // The peer's socket stays open, but nothing reads from it.
 TEST(Connection, KeepaliveFindsADeadPeer) {
-  const auto loop = test::ValueOf(EventLoop::Create());
-  ReadChunks chunks(std::make_shared<MemoryAccount>());
+  const auto loop = test::ValueOf(net::EventLoop::Create());
+  net::ReadChunks chunks(std::make_shared<net::MemoryAccount>());
   int pair[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
   const OwnedDescriptor peer(pair[1]);
@@ -297,16 +297,16 @@ TEST(Connection, KeepaliveFindsADeadPeer) {
   settings.keepalive_time = milliseconds(20);
   settings.keepalive_timeout = milliseconds(50);
   const auto connection = test::ValueOf(Connection::Create(
-      *loop, chunks, test::ValueOf(SocketStream::Create(OwnedDescriptor(pair[0]), nullptr)),
+      *loop, chunks, test::ValueOf(net::SocketStream::Create(OwnedDescriptor(pair[0]), nullptr)),
       settings, listener));
-  const auto begin = EventLoop::Clock::now();
-  while (!listener.closed && EventLoop::Clock::now() - begin < std::chrono::seconds(10)) {
+  const auto begin = net::EventLoop::Clock::now();
+  while (!listener.closed && net::EventLoop::Clock::now() - begin < std::chrono::seconds(10)) {
     loop->RunOnce(milliseconds(5));
   }
   ASSERT_TRUE(listener.ready);
   ASSERT_TRUE(listener.closed.has_value());
   EXPECT_EQ(*listener.closed, absl::UnavailableError("keepalive: the peer does not answer"));
-  EXPECT_GE(EventLoop::Clock::now() - begin, milliseconds(70));
+  EXPECT_GE(net::EventLoop::Clock::now() - begin, milliseconds(70));
 }
 
 TEST_P(ConnectionTest, GivesMemoryBack) {
@@ -323,7 +323,7 @@ TEST_P(ConnectionTest, GivesMemoryBack) {
   client_.reset();
   server_.reset();
   // One chunk for the next read.
-  EXPECT_LE(account_->used(), ReadChunks::kChunkBytes + 1000);
+  EXPECT_LE(account_->used(), net::ReadChunks::kChunkBytes + 1000);
 }
 
 }  // namespace connection_test

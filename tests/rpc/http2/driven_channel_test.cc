@@ -34,7 +34,7 @@ const std::string kHeaders =
 class DrivenChannel : public testing::Test {
  protected:
   std::shared_ptr<Channel> MakeOne() const {
-    return test::ValueOf(MakeChannel(test::ValueOf(ParseAddress("unix:" + (dir / "s"))), {},
+    return test::ValueOf(MakeChannel(test::ValueOf(net::ParseAddress("unix:" + (dir / "s"))), {},
                                      {.events_in_waiting_threads = true}));
   }
   static bool Wait(Channel& channel, absl::FunctionRef<bool()> done) {

@@ -45,7 +45,7 @@ TEST(ServerLife, ListensAndIsReachedOnIPv6) {
       {.is_unix = false, .path = {}, .host = "::1", .port = 0}, {}, {&service}, {}, {}));
   EXPECT_NE(server->address().port, 0);
   EXPECT_EQ(server->address().ToString(), "[::1]:" + std::to_string(server->address().port));
-  const auto parsed = test::ValueOf(ParseAddress(server->address().ToString()));
+  const auto parsed = test::ValueOf(net::ParseAddress(server->address().ToString()));
   const auto channel = test::ValueOf(MakeChannel(parsed, {}));
   Collector got;
   const auto call = channel->NewCall(std::nullopt);
@@ -61,9 +61,9 @@ TEST(ServerLife, ListensAndIsReachedOnIPv6) {
 // Before anything else can set the mode: no other user may connect in between.
 TEST(ServerLife, ZAAUnixSocketIsNeverWiderThanItsMode) {
   const test::TempDir dir;
-  Address address = {.is_unix = true, .path = dir / "s", .host = {}, .port = 0};
+  net::Address address = {.is_unix = true, .path = dir / "s", .host = {}, .port = 0};
   const mode_t before = umask(0);
-  const auto sockets = ListenAt(address);
+  const auto sockets = net::ListenAt(address);
   umask(before);
   ASSERT_OK(sockets);
   struct stat status = {};

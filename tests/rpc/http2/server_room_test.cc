@@ -175,13 +175,13 @@ TEST_F(ServerRoom, XDefaultsFitEachOther) {
   EXPECT_EQ(ServerLimits().connections, defaults.max_connections);
   EXPECT_EQ(ServerLimits().memory_bytes, defaults.memory_quota);
   for (const bool secure : {false, true}) {
-    const auto tls = test::ValueOf(ServerTls::Create({.certificate = identity.certificate,
-                                                      .private_key = identity.key,
-                                                      .client_ca = authority.pem()}));
-    const TestServer server({}, secure ? NewServerSsl([&]() -> absl::StatusOr<OwnedSsl> {
+    const auto tls = test::ValueOf(net::ServerTls::Create({.certificate = identity.certificate,
+                                                           .private_key = identity.key,
+                                                           .client_ca = authority.pem()}));
+    const TestServer server({}, secure ? NewServerSsl([&]() -> absl::StatusOr<net::OwnedSsl> {
                               auto made = tls->NewConnection();
                               if (!made.ok()) return made.status();
-                              return OwnedSsl(made->release());
+                              return net::OwnedSsl(made->release());
                             })
                                        : NewServerSsl());
     constexpr size_t kCount = 50;
@@ -191,9 +191,10 @@ TEST_F(ServerRoom, XDefaultsFitEachOther) {
       SSL* ssl = nullptr;
       const int fd = test::ConnectTo(server.path);
       if (secure) {
-        const SslContext context(SSL_CTX_new(TLS_client_method()));
-        const TlsIdentity own = test::ValueOf(ReadIdentity(identity.certificate, identity.key));
-        ASSERT_OK(UseIdentity(context.get(), own));
+        const net::SslContext context(SSL_CTX_new(TLS_client_method()));
+        const net::TlsIdentity own =
+            test::ValueOf(net::ReadIdentity(identity.certificate, identity.key));
+        ASSERT_OK(net::UseIdentity(context.get(), own));
         SSL_CTX_set_alpn_protos(context.get(), reinterpret_cast<const unsigned char*>("\2h2"), 3);
         ssl = SSL_new(context.get());
         SSL_set_fd(ssl, fd);
@@ -214,7 +215,9 @@ TEST_F(ServerRoom, XDefaultsFitEachOther) {
 }
 
 TEST(TlsHello, VFirstBytesDecide) {
-  const auto fits = [](std::array<uint8_t, kHelloHeadBytes> head) { return IsFitHello(head); };
+  const auto fits = [](std::array<uint8_t, net::kHelloHeadBytes> head) {
+    return net::IsFitHello(head);
+  };
   EXPECT_TRUE(fits({22, 3, 1, 2, 0, 1, 0, 1, 252}));
   EXPECT_TRUE(fits({22, 3, 1, 2, 0, 1, 0, 63, 252})) << "16,380 bytes: OpenSSL's own buffer";
   EXPECT_FALSE(fits({22, 3, 1, 2, 0, 1, 0, 63, 253}));

@@ -51,19 +51,19 @@ class ServerOverTls : public testing::Test {
   void Start(ServerLimits limits = {}, bool client_certificates = false) {
     const PemIdentity identity = authority_.Issue();
     tls_ = test::ValueOf(
-        ServerTls::Create({.certificate = identity.certificate,
-                           .private_key = identity.key,
-                           .client_ca = client_certificates ? authority_.pem() : ""}));
-    server_.emplace(limits, [this]() -> absl::StatusOr<OwnedSsl> {
+        net::ServerTls::Create({.certificate = identity.certificate,
+                                .private_key = identity.key,
+                                .client_ca = client_certificates ? authority_.pem() : ""}));
+    server_.emplace(limits, [this]() -> absl::StatusOr<net::OwnedSsl> {
       auto made = tls_->NewConnection();
       if (!made.ok()) return made.status();
-      return OwnedSsl(made->release());
+      return net::OwnedSsl(made->release());
     });
   }
 
   // Runs the client before its handshake on `fd`; plain OpenSSL.
   static SSL* Client(int fd, const Offer& offer) {
-    const SslContext context(SSL_CTX_new(TLS_client_method()));
+    const net::SslContext context(SSL_CTX_new(TLS_client_method()));
     SSL_CTX_set_security_level(context.get(), 0);
     SSL_CTX_set_min_proto_version(context.get(), TLS1_VERSION);
     SSL_CTX_set_max_proto_version(context.get(), offer.version);
@@ -71,9 +71,9 @@ class ServerOverTls : public testing::Test {
                             reinterpret_cast<const unsigned char*>(offer.protocols.data()),
                             static_cast<unsigned int>(offer.protocols.size()));
     if (offer.identity != nullptr) {
-      const TlsIdentity identity =
-          test::ValueOf(ReadIdentity(offer.identity->certificate, offer.identity->key));
-      EXPECT_OK(UseIdentity(context.get(), identity));
+      const net::TlsIdentity identity =
+          test::ValueOf(net::ReadIdentity(offer.identity->certificate, offer.identity->key));
+      EXPECT_OK(net::UseIdentity(context.get(), identity));
     }
     SSL* const ssl = SSL_new(context.get());
     SSL_clear_mode(ssl, SSL_MODE_AUTO_RETRY);
@@ -108,7 +108,7 @@ class ServerOverTls : public testing::Test {
   }
 
   const TestAuthority authority_;
-  std::unique_ptr<ServerTls> tls_;
+  std::unique_ptr<net::ServerTls> tls_;
   std::optional<TestServer> server_;
 };
 
@@ -143,8 +143,8 @@ TEST_F(ServerOverTls, RefusesClientsThatDoNotOfferHttp2) {
 
 // The client's first flight.
 std::string FirstFlight() {
-  const SslContext context(SSL_CTX_new(TLS_client_method()));
-  const Ssl ssl(SSL_new(context.get()));
+  const net::SslContext context(SSL_CTX_new(TLS_client_method()));
+  const net::Ssl ssl(SSL_new(context.get()));
   static const unsigned char kHttp2[] = {2, 'h', '2'};
   SSL_set_alpn_protos(ssl.get(), kHttp2, sizeof kHttp2);
   SSL_set_connect_state(ssl.get());
@@ -258,14 +258,14 @@ TEST_F(ServerOverTls, PlainBytesAndTlsDoNotMeet) {
   ExpectServes();
   // Our own client says so and does not wait.
   const auto channel =
-      test::ValueOf(MakeChannel(test::ValueOf(ParseAddress("unix:" + server_->path)), {}));
+      test::ValueOf(MakeChannel(test::ValueOf(net::ParseAddress("unix:" + server_->path)), {}));
   const absl::Status refused = channel->Connect(std::chrono::system_clock::now() + seconds(20));
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("the server speaks TLS"));
   EXPECT_FALSE(channel->WaitingMayHelp());
   const TestServer without;
   const int fd = test::ConnectTo(without.path);
-  const Ssl ssl(Client(fd, {}));
+  const net::Ssl ssl(Client(fd, {}));
   EXPECT_NE(SSL_do_handshake(ssl.get()), 1);
   close(fd);
   EXPECT_TRUE(TestServer::Soon([&] { return without.server->connections() == 0; }, seconds(20)));

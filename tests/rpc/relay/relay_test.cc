@@ -329,7 +329,7 @@ class StoppingSink final : public rpc::MessageSink {
 // A relay's parts without the server.
 struct Upstream {
   explicit Upstream(const std::string& plugin)
-      : channel(test::ValueOf(rpc::ConnectForGood(*rpc::ParseAddress(plugin), {}))),
+      : channel(test::ValueOf(rpc::ConnectForGood(*net::ParseAddress(plugin), {}))),
         plan{.upstream = rpc::kCsiContract,
              .message_bytes = 4096,
              .pool = rpc::SlicePool::Create(4096, 4096),

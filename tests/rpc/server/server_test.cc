@@ -63,7 +63,7 @@ bool Serves(const std::string& address) { return TryList(address).ok(); }
 
 TEST(Address, Parses) {
   const auto parse = [](const std::string& text) {
-    const absl::StatusOr<rpc::Address> address = rpc::ParseAddress(text);
+    const absl::StatusOr<net::Address> address = net::ParseAddress(text);
     return address.ok() ? address->ToString() + " " + address->GrpcTarget() : "refused";
   };
   EXPECT_EQ(parse("unix:///csi/csi.sock"), "unix:///csi/csi.sock unix:/csi/csi.sock");
