@@ -5,7 +5,7 @@
 #include <memory>
 #include <new>
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 
 QuestionKey KeyOf(std::span<const std::string_view> parts) {
   const std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> hash(EVP_MD_CTX_new(),
@@ -22,4 +22,4 @@ QuestionKey KeyOf(std::span<const std::string_view> parts) {
   return key;
 }
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster

@@ -21,7 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 
 // A hash of a question: what is kept reveals no token.
 using QuestionKey = std::array<uint8_t, 32>;
@@ -136,6 +136,6 @@ class AnswerCache {
   const std::shared_ptr<State> state_;
 };
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster
 
 #endif  // CBT_PROGRAMS_CLUSTER_ANSWER_CACHE_H_

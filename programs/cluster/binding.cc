@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 namespace {
 
 std::string TextOf(const VolumeSnapshot& snapshot) {
@@ -74,4 +74,4 @@ absl::Status CheckPair(const BoundSnapshot& base, const BoundSnapshot& target) {
   return absl::OkStatus();
 }
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/kube/snapshots.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 
 // A snapshot that can be read.
 struct BoundSnapshot {
@@ -40,6 +40,6 @@ absl::StatusOr<BoundSnapshot> Bind(const VolumeSnapshot& snapshot,
 //         to be the newer one.
 absl::Status CheckPair(const BoundSnapshot& base, const BoundSnapshot& target);
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster
 
 #endif  // CBT_PROGRAMS_CLUSTER_BINDING_H_

@@ -1,6 +1,6 @@
 #include "programs/cluster/component.h"
 
-namespace cbt::kube::component {
+namespace cbt::kube::cluster {
 
 absl::StatusOr<std::unique_ptr<ops::HttpPage>> ServePages(const std::string& endpoint,
                                                           ops::HttpPage::Pages pages) {
@@ -33,4 +33,4 @@ std::string ElectionFault(const LeaderElector* elector) {
   return health.ok() ? "" : std::string(health.message());
 }
 
-}  // namespace cbt::kube::component
+}  // namespace cbt::kube::cluster

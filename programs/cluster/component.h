@@ -17,7 +17,7 @@
 #include "ops/event_log.h"
 #include "ops/http_page.h"
 
-namespace cbt::kube::component {
+namespace cbt::kube::cluster {
 
 // Serves `pages` at `endpoint` (host:port); null if it is empty.
 // Errors: those of ops::HttpPage::Serve().
@@ -59,6 +59,6 @@ absl::StatusOr<std::unique_ptr<Component>> Start(
   return absl::Status(absl::StatusCode::kResourceExhausted, "");
 }
 
-}  // namespace cbt::kube::component
+}  // namespace cbt::kube::cluster
 
 #endif  // CBT_PROGRAMS_CLUSTER_COMPONENT_H_

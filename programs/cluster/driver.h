@@ -6,7 +6,7 @@
 #include <mutex>
 #include <string>
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 
 // Thread safe.
 class Driver {
@@ -33,6 +33,6 @@ class Driver {
   std::atomic<bool> ready_ = false;
 };
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster
 
 #endif  // CBT_PROGRAMS_CLUSTER_DRIVER_H_

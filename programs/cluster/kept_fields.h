@@ -10,7 +10,7 @@
 #include "cbt/kube/watch.h"
 #include "cbt/units.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 
 // Of one object; an ordinary one has less than 1 KiB.
 inline constexpr size_t kMaxKeptBytes = 8 * kKiB;
@@ -58,6 +58,6 @@ inline CacheOptions ContentCache() {
   return Bounded(std::move(options));
 }
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster
 
 #endif  // CBT_PROGRAMS_CLUSTER_KEPT_FIELDS_H_

@@ -7,7 +7,7 @@
 #include "cbt/kube/status.h"
 #include "programs/cluster/kept_fields.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 namespace {
 
 // More answers to a search than this are a mistake in the objects.
@@ -209,4 +209,4 @@ void LiveObjects::GetService(const std::string& name, Found<SnapshotMetadataServ
   Get<SnapshotMetadataService>("", name, std::move(found));
 }
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster

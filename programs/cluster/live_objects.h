@@ -17,7 +17,7 @@
 #include "programs/cluster/answer_cache.h"
 #include "programs/cluster/objects.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 
 // Asks the API server for each object. Searches for objects of one type share lists: one list is
 // under way at a time, and the next one answers all that have asked since it began. So what is
@@ -97,6 +97,6 @@ class LiveObjects final : public Objects {
   FairLimit rate_{kSearchRate, kSearchBurst};
 };
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster
 
 #endif  // CBT_PROGRAMS_CLUSTER_LIVE_OBJECTS_H_

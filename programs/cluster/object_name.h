@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 
 // A DNS-1123 label: 1 to 63 lower-case letters, digits and dashes, with a letter or digit at each
 // end. Names of namespaces.
@@ -31,6 +31,6 @@ constexpr bool IsObjectName(std::string_view text) noexcept {
   return before != '.' && before != '-';
 }
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster
 
 #endif  // CBT_PROGRAMS_CLUSTER_OBJECT_NAME_H_

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/kube/snapshots.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 
 template <typename Result>
 using Found = std::function<void(absl::StatusOr<Result>)>;
@@ -39,6 +39,6 @@ bool IsContentOf(const VolumeSnapshotContent& content, const std::string& driver
                  const std::string& handle, const std::string& name_space);
 bool IsDefaultFor(const VolumeSnapshotClass& one, const std::string& driver);
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster
 
 #endif  // CBT_PROGRAMS_CLUSTER_OBJECTS_H_

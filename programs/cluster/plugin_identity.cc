@@ -12,7 +12,7 @@
 #include "rpc/client/unary_call.h"
 #include "wire/proto_reader.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 namespace {
 
 using wire::ProtoReader;
@@ -120,4 +120,4 @@ absl::StatusOr<bool> PluginIdentity::HasSnapshotMetadata(const std::stop_token& 
   return found;
 }
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster

@@ -14,7 +14,7 @@
 #include "cbt/rpc/options.h"
 #include "rpc/transport/client_call.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 
 // Asks over a connection of its own, which is opened again whenever it is lost. Each call waits for
 // its answer. For one thread at a time.
@@ -46,6 +46,6 @@ class PluginIdentity {
   const OnCall on_call_;
 };
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster
 
 #endif  // CBT_PROGRAMS_CLUSTER_PLUGIN_IDENTITY_H_

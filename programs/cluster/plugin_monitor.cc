@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 namespace {
 
 // Waiting would not help: this is no plugin, or not one for a sidecar.
@@ -104,4 +104,4 @@ void PluginMonitor::Run(const std::stop_token& stop) {
   } while (Wait(checked_ ? kInterval : kRetry, stop));
 }
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster

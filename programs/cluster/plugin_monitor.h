@@ -15,7 +15,7 @@
 #include "programs/cluster/driver.h"
 #include "programs/cluster/plugin_identity.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 
 // The capability without which a plugin is not served.
 enum class PluginNeeds : unsigned char { kNothing, kSnapshotMetadata };
@@ -64,6 +64,6 @@ class PluginMonitor {
   std::jthread thread_;  // last: it uses the others
 };
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster
 
 #endif  // CBT_PROGRAMS_CLUSTER_PLUGIN_MONITOR_H_

@@ -5,7 +5,7 @@
 #include "cbt/kube/snapshots.h"
 #include "programs/cluster/session_objects.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 
 std::string PublishedAudience(const std::string& configured, const std::string& driver) {
   return configured.empty() ? driver : configured;
@@ -32,19 +32,17 @@ std::optional<bool> PublishedService::IsCurrent(const std::string& driver,
   return current;
 }
 
-Resource PublishedConfiguration::resource() const {
-  return sessions::kSnapshotServicesConfigurations;
-}
+Resource PublishedConfiguration::resource() const { return kSnapshotServicesConfigurations; }
 
 Object PublishedConfiguration::Make(const std::string& driver,
                                     const std::string& authorities) const {
-  sessions::SnapshotServicesConfiguration configuration;
+  SnapshotServicesConfiguration configuration;
   configuration.meta.name = name_.empty() ? driver : name_;
-  configuration.meta.labels[std::string(sessions::kDriverLabel)] = driver;
+  configuration.meta.labels[std::string(kDriverLabel)] = driver;
   configuration.address = address_;
   configuration.ca = authorities;
   configuration.driver_namespace = name_space_;
   return configuration.Encode();
 }
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster

@@ -10,7 +10,7 @@
 #include "cbt/kube/resource.h"
 #include "programs/cluster/objects.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 
 // The audience that a publishing sidecar publishes: the configured one, or else the driver's name.
 std::string PublishedAudience(const std::string& configured, const std::string& driver);
@@ -63,6 +63,6 @@ class PublishedConfiguration final : public PublishedObject {
   const std::string name_space_;
 };
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster
 
 #endif  // CBT_PROGRAMS_CLUSTER_PUBLISHED_OBJECT_H_

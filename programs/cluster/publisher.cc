@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "net/pem.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -115,4 +115,4 @@ void Publisher::Run(const std::stop_token& stop) {
   }
 }
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster

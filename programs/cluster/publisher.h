@@ -17,7 +17,7 @@
 #include "programs/cluster/driver.h"
 #include "programs/cluster/published_object.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 
 // Writes the object by server-side apply once the driver's name is known; again within seconds when
 // the CA's file or the object changes, and after failures with growing waits. An object that is not
@@ -50,6 +50,6 @@ class Publisher {
   std::jthread thread_;  // last: it uses the others
 };
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster
 
 #endif  // CBT_PROGRAMS_CLUSTER_PUBLISHER_H_

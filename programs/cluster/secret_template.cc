@@ -8,7 +8,7 @@
 #include "base/absl_view.h"
 #include "programs/cluster/object_name.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 namespace {
 
 constexpr char kNameParameter[] = "csi.storage.k8s.io/snapshotter-secret-name";
@@ -68,4 +68,4 @@ absl::StatusOr<std::optional<SecretName>> SecretOf(const VolumeSnapshotClass& sn
   return SecretName{.name_space = *std::move(filled_namespace), .name = *std::move(filled_name)};
 }
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster

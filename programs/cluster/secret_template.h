@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/kube/snapshots.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 
 struct SecretName {
   std::string name_space;
@@ -30,6 +30,6 @@ struct TemplateValues {
 absl::StatusOr<std::optional<SecretName>> SecretOf(const VolumeSnapshotClass& snapshot_class,
                                                    const TemplateValues& values);
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster
 
 #endif  // CBT_PROGRAMS_CLUSTER_SECRET_TEMPLATE_H_

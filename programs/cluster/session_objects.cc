@@ -4,7 +4,7 @@
 
 #include "kube/object/field_reader.h"
 
-namespace cbt::kube::sessions {
+namespace cbt::kube::cluster {
 namespace {
 
 Object NewObject(const Resource& resource, const ObjectMeta& meta) {
@@ -105,4 +105,4 @@ Object SnapshotServicesConfiguration::Encode() const {
   return object;
 }
 
-}  // namespace cbt::kube::sessions
+}  // namespace cbt::kube::cluster

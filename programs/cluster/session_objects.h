@@ -15,7 +15,7 @@
 #include "cbt/kube/resource.h"
 #include "cbt/kube/time.h"
 
-namespace cbt::kube::sessions {
+namespace cbt::kube::cluster {
 
 inline constexpr Resource kSnapshotSessionRequests{
     "cbt.storage.k8s.io", "v1alpha1", "snapshotsessionrequests", "SnapshotSessionRequest", true};
@@ -87,6 +87,6 @@ struct SnapshotServicesConfiguration {
   Object Encode() const;
 };
 
-}  // namespace cbt::kube::sessions
+}  // namespace cbt::kube::cluster
 
 #endif  // CBT_PROGRAMS_CLUSTER_SESSION_OBJECTS_H_

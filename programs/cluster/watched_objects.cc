@@ -7,7 +7,7 @@
 
 #include "programs/cluster/kept_fields.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 namespace {
 
 constexpr std::chrono::seconds kMostBroken{2};
@@ -144,4 +144,4 @@ int WatchedObjects::current() const {
   return count;
 }
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster

@@ -13,7 +13,7 @@
 #include "cbt/kube/watch.h"
 #include "programs/cluster/objects.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 
 // Answers during the call, and without a request. UNAVAILABLE as long as a watch is not current: it
 // has not listed yet, may not list, or has been interrupted for more than two seconds. What it
@@ -61,6 +61,6 @@ class WatchedObjects final : public Objects {
   std::unique_ptr<Caches> caches_;  // null after Stop()
 };
 
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster
 
 #endif  // CBT_PROGRAMS_CLUSTER_WATCHED_OBJECTS_H_

@@ -44,8 +44,9 @@ std::vector<std::string> AudiencesOf(std::string_view token) {
   return {*one};
 }
 
-Audience::Audience(std::string fixed, bool publishes, const Driver& driver, Objects& watched,
-                   Objects& live, std::vector<std::string> api_server, ops::EventLog& log)
+Audience::Audience(std::string fixed, bool publishes, const cluster::Driver& driver,
+                   cluster::Objects& watched, cluster::Objects& live,
+                   std::vector<std::string> api_server, ops::EventLog& log)
     : fixed_(std::move(fixed)),
       publishes_(publishes),
       driver_(driver),
@@ -58,7 +59,7 @@ Audience::Audience(std::string fixed, bool publishes, const Driver& driver, Obje
              .max_entries = 1,
              .unknown_time = std::chrono::seconds(1)}) {}
 
-void Audience::Get(Found<std::string> done) {
+void Audience::Get(cluster::Found<std::string> done) {
   Find([this, done = std::move(done)](absl::StatusOr<std::string> audience) {
     if (audience.ok()) Judge(*audience);
     done(std::move(audience));
@@ -79,28 +80,30 @@ void Audience::Judge(const std::string& audience) {
                         "sent here opens the API server"}});
 }
 
-void Audience::Find(Found<std::string> done) {
+void Audience::Find(cluster::Found<std::string> done) {
   if (!fixed_.empty()) return done(fixed_);
   const std::string name = driver_.name();
   if (name.empty()) return done(absl::UnavailableError("the driver has not said its name"));
-  if (publishes_) return done(PublishedAudience(fixed_, name));
+  if (publishes_) return done(cluster::PublishedAudience(fixed_, name));
   watched_.GetService(name, [this, name, done = std::move(done)](
                                 const absl::StatusOr<SnapshotMetadataService>& seen) {
     if (absl::StatusOr<std::string> audience = AudienceOf(seen); audience.ok()) {
       return done(std::move(audience));
     }
     const std::string_view parts[] = {name};
-    kept_.Ask(KeyOf(parts), done, [this, name](AnswerCache<std::string>::Done answer) {
-      live_.GetService(name, [this, name, answer = std::move(answer)](
-                                 const absl::StatusOr<SnapshotMetadataService>& service) {
-        const absl::StatusOr<std::string> audience = AudienceOf(service);
-        if (audience.ok()) return answer(audience);
-        log_.Write(rpc::LogLevel::kError, "no audience",
-                   {{.key = "snapshotmetadataservice", .value = name},
-                    {.key = "code", .value = absl::StatusCodeToString(service.status().code())}});
-        answer(absl::UnavailableError("the audience is not known"));
-      });
-    });
+    kept_.Ask(
+        cluster::KeyOf(parts), done, [this, name](cluster::AnswerCache<std::string>::Done answer) {
+          live_.GetService(name, [this, name, answer = std::move(answer)](
+                                     const absl::StatusOr<SnapshotMetadataService>& service) {
+            const absl::StatusOr<std::string> audience = AudienceOf(service);
+            if (audience.ok()) return answer(audience);
+            log_.Write(
+                rpc::LogLevel::kError, "no audience",
+                {{.key = "snapshotmetadataservice", .value = name},
+                 {.key = "code", .value = absl::StatusCodeToString(service.status().code())}});
+            answer(absl::UnavailableError("the audience is not known"));
+          });
+        });
   });
 }
 

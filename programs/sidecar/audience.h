@@ -25,27 +25,28 @@ class Audience {
   // long as that is current, else from `live`, at most once a second. `api_server`: the audiences
   // of tokens for the API server itself, as far as they are known; one of them is used, and logged:
   // the sidecar accepts every pod's own token then. All must outlive the object.
-  Audience(std::string fixed, bool publishes, const Driver& driver, Objects& watched, Objects& live,
-           std::vector<std::string> api_server, ops::EventLog& log);
+  Audience(std::string fixed, bool publishes, const cluster::Driver& driver,
+           cluster::Objects& watched, cluster::Objects& live, std::vector<std::string> api_server,
+           ops::EventLog& log);
 
   // Calls `done` once, during the call or later, with the audience, which is not empty. Errors:
   // UNAVAILABLE.
-  void Get(Found<std::string> done);
+  void Get(cluster::Found<std::string> done);
 
  private:
-  void Find(Found<std::string> done);
+  void Find(cluster::Found<std::string> done);
   void Judge(const std::string& audience);
 
   const std::string fixed_;
   const bool publishes_;
-  const Driver& driver_;
-  Objects& watched_;
-  Objects& live_;
+  const cluster::Driver& driver_;
+  cluster::Objects& watched_;
+  cluster::Objects& live_;
   const std::vector<std::string> api_server_;
   ops::EventLog& log_;
   std::mutex mutex_;
   std::string judged_;  // the last one
-  AnswerCache<std::string> kept_;
+  cluster::AnswerCache<std::string> kept_;
 };
 
 }  // namespace cbt::kube::sidecar

@@ -24,34 +24,35 @@ void TokenReviewer::AuthenticateFrom(const std::string& peer, const Secret& toke
   }
   // The argument lives only until `done` is called; the question may outlive that.
   const auto copy = std::make_shared<const Secret>(token.Copy());
-  audience_.Get([this, peer, copy,
-                 done = std::move(done)](const absl::StatusOr<std::string>& audience) {
-    if (!audience.ok()) return done(audience.status());
-    const std::string_view parts[] = {*audience, copy->Reveal()};
-    const QuestionKey key = KeyOf(parts);
-    kept_.Ask(key, done,
-              [this, key, peer, copy, name = *audience](AnswerCache<rpc::Principal>::Done answer) {
-                std::optional<FairPlaces::Place> place = strangers_.Enter(key, peer);
-                if (!place.has_value()) {
-                  log_.Write(rpc::LogLevel::kWarning, "too many unknown tokens",
-                             {{.key = "address", .value = peer}});
-                  return answer(absl::UnavailableError("too many unknown tokens"));
-                }
-                // Callbacks are copied.
-                auto held = std::make_shared<FairPlaces::Place>(*std::move(place));
-                Review(*copy, name,
-                       [this, key, held = std::move(held),
-                        answer = std::move(answer)](const absl::StatusOr<rpc::Principal>& who) {
-                         if (who.ok()) strangers_.Recognise(key);
-                         held->Release();
-                         answer(who);
-                       });
-              });
-  });
+  audience_.Get(
+      [this, peer, copy, done = std::move(done)](const absl::StatusOr<std::string>& audience) {
+        if (!audience.ok()) return done(audience.status());
+        const std::string_view parts[] = {*audience, copy->Reveal()};
+        const cluster::QuestionKey key = cluster::KeyOf(parts);
+        kept_.Ask(key, done,
+                  [this, key, peer, copy,
+                   name = *audience](cluster::AnswerCache<rpc::Principal>::Done answer) {
+                    std::optional<FairPlaces::Place> place = strangers_.Enter(key, peer);
+                    if (!place.has_value()) {
+                      log_.Write(rpc::LogLevel::kWarning, "too many unknown tokens",
+                                 {{.key = "address", .value = peer}});
+                      return answer(absl::UnavailableError("too many unknown tokens"));
+                    }
+                    // Callbacks are copied.
+                    auto held = std::make_shared<FairPlaces::Place>(*std::move(place));
+                    Review(*copy, name,
+                           [this, key, held = std::move(held),
+                            answer = std::move(answer)](const absl::StatusOr<rpc::Principal>& who) {
+                             if (who.ok()) strangers_.Recognise(key);
+                             held->Release();
+                             answer(who);
+                           });
+                  });
+      });
 }
 
 void TokenReviewer::Review(const Secret& token, const std::string& audience,
-                           AnswerCache<rpc::Principal>::Done answer) {
+                           cluster::AnswerCache<rpc::Principal>::Done answer) {
   TokenReview review;
   review.token = token.Copy();
   review.audiences = {audience};

@@ -38,13 +38,13 @@ class TokenReviewer final : public rpc::Authenticator {
 
  private:
   void Review(const Secret& token, const std::string& audience,
-              AnswerCache<rpc::Principal>::Done answer);
+              cluster::AnswerCache<rpc::Principal>::Done answer);
 
   Client& client_;
   Audience& audience_;
   const std::chrono::milliseconds timeout_;
   ops::EventLog& log_;
-  AnswerCache<rpc::Principal> kept_;
+  cluster::AnswerCache<rpc::Principal> kept_;
   StrangerLimit strangers_;
 };
 

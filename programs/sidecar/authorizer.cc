@@ -21,7 +21,7 @@ SubjectAccessReview QuestionOf(const rpc::Principal& who, const std::string& nam
   return review;
 }
 
-QuestionKey KeyOfQuestion(const UserInfo& user, const std::string& name_space) {
+cluster::QuestionKey KeyOfQuestion(const UserInfo& user, const std::string& name_space) {
   // Counts, so that no list can be taken for the one after it.
   std::vector<std::string> counts;
   counts.reserve(user.extra.size() + 1);  // views must stay valid
@@ -36,7 +36,7 @@ QuestionKey KeyOfQuestion(const UserInfo& user, const std::string& name_space) {
     parts.push_back(key);
     add(values);
   }
-  return KeyOf(parts);
+  return cluster::KeyOf(parts);
 }
 
 }  // namespace
@@ -51,16 +51,17 @@ AccessReviewer::AccessReviewer(Client& client, std::chrono::milliseconds timeout
 void AccessReviewer::Authorize(const rpc::Principal& who, const std::string& name_space,
                                rpc::DoneStatus done) {
   SubjectAccessReview review = QuestionOf(who, name_space);
-  const QuestionKey key = KeyOfQuestion(review.user, name_space);
+  const cluster::QuestionKey key = KeyOfQuestion(review.user, name_space);
   kept_.Ask(
       key,
       [done = std::move(done)](const absl::StatusOr<Allowed>& answer) { done(answer.status()); },
-      [this, review = std::move(review)](AnswerCache<Allowed>::Done answer) {
+      [this, review = std::move(review)](cluster::AnswerCache<Allowed>::Done answer) {
         Review(review, std::move(answer));
       });
 }
 
-void AccessReviewer::Review(const SubjectAccessReview& review, AnswerCache<Allowed>::Done answer) {
+void AccessReviewer::Review(const SubjectAccessReview& review,
+                            cluster::AnswerCache<Allowed>::Done answer) {
   WriteOptions options;
   options.timeout = timeout_;
   client_.CreateAsync<SubjectAccessReview>(

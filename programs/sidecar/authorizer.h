@@ -33,12 +33,12 @@ class AccessReviewer final : public rpc::Authorizer {
   // Stands for a yes.
   struct Allowed {};
 
-  void Review(const SubjectAccessReview& review, AnswerCache<Allowed>::Done answer);
+  void Review(const SubjectAccessReview& review, cluster::AnswerCache<Allowed>::Done answer);
 
   Client& client_;
   const std::chrono::milliseconds timeout_;
   ops::EventLog& log_;
-  AnswerCache<Allowed> kept_;
+  cluster::AnswerCache<Allowed> kept_;
 };
 
 }  // namespace cbt::kube::sidecar

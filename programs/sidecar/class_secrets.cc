@@ -35,8 +35,9 @@ absl::Status Lasting(const absl::Status& error) {
 
 }  // namespace
 
-ClassSecrets::ClassSecrets(Client& client, const Driver& driver, Objects& watched, Objects& live,
-                           std::chrono::milliseconds timeout, ops::EventLog& log)
+ClassSecrets::ClassSecrets(Client& client, const cluster::Driver& driver, cluster::Objects& watched,
+                           cluster::Objects& live, std::chrono::milliseconds timeout,
+                           ops::EventLog& log)
     : client_(client),
       driver_(driver),
       watched_(watched),
@@ -44,7 +45,7 @@ ClassSecrets::ClassSecrets(Client& client, const Driver& driver, Objects& watche
       timeout_(timeout),
       log_(log) {}
 
-absl::Status ClassSecrets::Failed(const BoundSnapshot& snapshot, const absl::Status& why,
+absl::Status ClassSecrets::Failed(const cluster::BoundSnapshot& snapshot, const absl::Status& why,
                                   absl::string_view for_good) {
   log_.Failed("secrets can't be read", why,
               {{.key = "namespace", .value = snapshot.name_space},
@@ -54,8 +55,8 @@ absl::Status ClassSecrets::Failed(const BoundSnapshot& snapshot, const absl::Sta
   return absl::FailedPreconditionError(for_good);
 }
 
-void ClassSecrets::FindClass(Objects& objects, const BoundSnapshot& snapshot,
-                             Found<VolumeSnapshotClass> found) {
+void ClassSecrets::FindClass(cluster::Objects& objects, const cluster::BoundSnapshot& snapshot,
+                             cluster::Found<VolumeSnapshotClass> found) {
   const std::string driver = driver_.name();
   if (snapshot.class_name.has_value() && !snapshot.class_name->empty()) {
     return objects.GetClass(*snapshot.class_name, [driver, found = std::move(found)](
@@ -94,12 +95,12 @@ void ClassSecrets::GetSecrets(const std::string&, const rpc::ResolvedSnapshots& 
       });
 }
 
-void ClassSecrets::Read(const VolumeSnapshotClass& snapshot_class, const BoundSnapshot& snapshot,
-                        const rpc::Done<Secrets>& done) {
-  const absl::StatusOr<std::optional<SecretName>> name =
-      SecretOf(snapshot_class, {.snapshot_namespace = snapshot.name_space,
-                                .snapshot_name = snapshot.name,
-                                .content_name = snapshot.content});
+void ClassSecrets::Read(const VolumeSnapshotClass& snapshot_class,
+                        const cluster::BoundSnapshot& snapshot, const rpc::Done<Secrets>& done) {
+  const absl::StatusOr<std::optional<cluster::SecretName>> name =
+      cluster::SecretOf(snapshot_class, {.snapshot_namespace = snapshot.name_space,
+                                         .snapshot_name = snapshot.name,
+                                         .content_name = snapshot.content});
   if (!name.ok()) return done(Failed(snapshot, name.status(), kNoName));
   if (!name->has_value()) return done(Secrets());
   GetOptions options;

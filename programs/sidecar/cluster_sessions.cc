@@ -15,7 +15,7 @@
 namespace cbt::kube::sidecar {
 namespace {
 
-using sessions::SnapshotSessionData;
+using cluster::SnapshotSessionData;
 
 // As of WatchedObjects.
 constexpr std::chrono::seconds kMostBroken{2};
@@ -31,7 +31,7 @@ std::string HashOf(std::string_view token) {
   return std::string(reinterpret_cast<const char*>(hash), sizeof hash);
 }
 
-absl::StatusOr<rpc::Session> SessionOf(const absl::StatusOr<SnapshotSessionData>& data) {
+absl::StatusOr<rpc::Session> SessionOf(const absl::StatusOr<cluster::SnapshotSessionData>& data) {
   if (!data.ok()) return absl::UnavailableError("the session can't be read");
   if (data->expires <= std::chrono::system_clock::now()) {
     return absl::UnauthenticatedError("the session has expired");
@@ -50,7 +50,7 @@ ClusterSessions::ClusterSessions(Client& callers, std::string name_space,
 absl::StatusOr<std::unique_ptr<ClusterSessions>> ClusterSessions::Create(
     Client& watches, Client& callers, const std::string& name_space,
     std::chrono::milliseconds timeout, ops::EventLog& log) {
-  if (!IsNamespaceName(name_space)) {
+  if (!cluster::IsNamespaceName(name_space)) {
     return absl::InvalidArgumentError("session namespace: '" + name_space + "' is no namespace");
   }
   std::unique_ptr<ClusterSessions> made(new ClusterSessions(callers, name_space, timeout, log));
@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<ClusterSessions>> ClusterSessions::Create(
   options.indexes[kByHash] = [](const Object& object) {
     return std::vector<std::string>{HashOf(object.name())};
   };
-  auto watch = ObjectCache::Create(watches, sessions::kSnapshotSessionData, std::move(options));
+  auto watch = ObjectCache::Create(watches, cluster::kSnapshotSessionData, std::move(options));
   if (!watch.ok()) return watch.status();
   made->watch_ = *std::move(watch);
   return made;
@@ -86,14 +86,14 @@ void ClusterSessions::FindFrom(const std::string& peer, const Secret& token,
                                rpc::Done<rpc::Session> done) {
   const std::string_view name = token.Reveal();
   // The API server could take other texts for something else than a name.
-  if (name.size() < kShortestToken || !IsObjectName(name)) {
+  if (name.size() < kShortestToken || !cluster::IsObjectName(name)) {
     return done(absl::UnauthenticatedError("this is no token"));
   }
   if (const ObjectPtr seen = FindWatched(name); seen != nullptr) {
-    return done(SessionOf(SnapshotSessionData::Decode(*seen)));
+    return done(SessionOf(cluster::SnapshotSessionData::Decode(*seen)));
   }
   const std::string_view parts[] = {name};
-  std::optional<FairPlaces::Place> place = strangers_.Enter(KeyOf(parts), peer);
+  std::optional<FairPlaces::Place> place = strangers_.Enter(cluster::KeyOf(parts), peer);
   if (!place.has_value()) {
     log_.Write(rpc::LogLevel::kWarning, "too many unknown tokens",
                {{.key = "address", .value = peer}});
@@ -103,10 +103,10 @@ void ClusterSessions::FindFrom(const std::string& peer, const Secret& token,
   auto held = std::make_shared<FairPlaces::Place>(*std::move(place));
   GetOptions options;
   options.timeout = timeout_;
-  callers_.GetAsync<SnapshotSessionData>(
+  callers_.GetAsync<cluster::SnapshotSessionData>(
       name_space_, name, options,
       [this, held = std::move(held),
-       done = std::move(done)](const absl::StatusOr<SnapshotSessionData>& data) {
+       done = std::move(done)](const absl::StatusOr<cluster::SnapshotSessionData>& data) {
         held->Release();
         if (absl::IsNotFound(data.status())) {
           return done(absl::UnauthenticatedError("no such session"));

@@ -27,7 +27,7 @@ class Operations::Readiness {
   prometheus::Gauge& ready_;
 };
 
-Operations::Operations(const Driver& driver)
+Operations::Operations(const cluster::Driver& driver)
     : driver_(driver),
       server_(ops::Metrics::Create()),
       seconds_("snapshot_metadata_controller_operations_seconds",

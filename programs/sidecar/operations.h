@@ -26,7 +26,7 @@ namespace cbt::kube::sidecar {
 class Operations final : public rpc::StreamObserver {
  public:
   // `driver` must outlive the object.
-  explicit Operations(const Driver& driver);
+  explicit Operations(const cluster::Driver& driver);
   ~Operations() override;
 
   void OnOpen(const rpc::StreamKind& kind) noexcept override;
@@ -46,7 +46,7 @@ class Operations final : public rpc::StreamObserver {
   void Observe(std::string_view method, absl::StatusCode code,
                std::chrono::nanoseconds time) noexcept;
 
-  const Driver& driver_;
+  const cluster::Driver& driver_;
   const std::unique_ptr<ops::Metrics> server_;
   ops::OperationSeconds seconds_;
   const std::unique_ptr<Readiness> readiness_;

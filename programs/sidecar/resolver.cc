@@ -18,8 +18,8 @@ absl::Status NoBase() { return absl::NotFoundError("the base snapshot was not fo
 // One query on its way through the objects.
 class Resolution : public std::enable_shared_from_this<Resolution> {
  public:
-  Resolution(rpc::SnapshotQuery query, std::string driver, BasePolicy policy, Objects& objects,
-             rpc::Done<rpc::ResolvedSnapshots> done)
+  Resolution(rpc::SnapshotQuery query, std::string driver, BasePolicy policy,
+             cluster::Objects& objects, rpc::Done<rpc::ResolvedSnapshots> done)
       : query_(std::move(query)),
         driver_(std::move(driver)),
         policy_(policy),
@@ -27,15 +27,16 @@ class Resolution : public std::enable_shared_from_this<Resolution> {
         done_(std::move(done)) {}
 
   void Start() {
-    FindByName(query_.target, [self = shared_from_this()](absl::StatusOr<BoundSnapshot> target) {
-      if (!target.ok()) return self->done_(target.status());
-      self->target_ = *std::move(target);
-      self->FindBase();
-    });
+    FindByName(query_.target,
+               [self = shared_from_this()](absl::StatusOr<cluster::BoundSnapshot> target) {
+                 if (!target.ok()) return self->done_(target.status());
+                 self->target_ = *std::move(target);
+                 self->FindBase();
+               });
   }
 
  private:
-  void FindByName(const std::string& name, Found<BoundSnapshot> found) {
+  void FindByName(const std::string& name, cluster::Found<cluster::BoundSnapshot> found) {
     objects_.GetSnapshot(
         query_.name_space, name,
         [self = shared_from_this(), name,
@@ -49,8 +50,8 @@ class Resolution : public std::enable_shared_from_this<Resolution> {
         });
   }
 
-  void FindContent(VolumeSnapshot snapshot, const Found<BoundSnapshot>& found) {
-    const absl::StatusOr<std::string> name = ContentNameOf(snapshot);
+  void FindContent(VolumeSnapshot snapshot, const cluster::Found<cluster::BoundSnapshot>& found) {
+    const absl::StatusOr<std::string> name = cluster::ContentNameOf(snapshot);
     if (!name.ok()) return found(name.status());
     objects_.GetContent(*name, [self = shared_from_this(), snapshot = std::move(snapshot),
                                 found](const absl::StatusOr<VolumeSnapshotContent>& content) {
@@ -59,7 +60,7 @@ class Resolution : public std::enable_shared_from_this<Resolution> {
                                                          snapshot.meta.name, " is not bound")));
       }
       if (!content.ok()) return found(content.status());
-      found(Bind(snapshot, *content, self->driver_));
+      found(cluster::Bind(snapshot, *content, self->driver_));
     });
   }
 
@@ -69,10 +70,10 @@ class Resolution : public std::enable_shared_from_this<Resolution> {
       case BasePolicy::kHandle:
         return Finish(*query_.base);
       case BasePolicy::kName:
-        return FindByName(*query_.base,
-                          [self = shared_from_this()](const absl::StatusOr<BoundSnapshot>& base) {
-                            self->CheckBase(base);
-                          });
+        return FindByName(*query_.base, [self = shared_from_this()](
+                                            const absl::StatusOr<cluster::BoundSnapshot>& base) {
+          self->CheckBase(base);
+        });
       case BasePolicy::kHandleInNamespace:
         break;
     }
@@ -99,16 +100,18 @@ class Resolution : public std::enable_shared_from_this<Resolution> {
             if (!absl::IsNotFound(snapshot.status())) self->last_failure_ = snapshot.status();
             return self->TryNextContent();
           }
-          const absl::StatusOr<BoundSnapshot> base = Bind(*snapshot, content, self->driver_);
+          const absl::StatusOr<cluster::BoundSnapshot> base =
+              cluster::Bind(*snapshot, content, self->driver_);
           if (base.ok()) return self->CheckBase(base);
           self->last_failure_ = base.status();
           self->TryNextContent();
         });
   }
 
-  void CheckBase(const absl::StatusOr<BoundSnapshot>& base) {
+  void CheckBase(const absl::StatusOr<cluster::BoundSnapshot>& base) {
     if (!base.ok()) return done_(base.status());
-    if (const absl::Status status = CheckPair(*base, target_); !status.ok()) return done_(status);
+    if (const absl::Status status = cluster::CheckPair(*base, target_); !status.ok())
+      return done_(status);
     Finish(base->handle);
   }
 
@@ -125,17 +128,18 @@ class Resolution : public std::enable_shared_from_this<Resolution> {
   const rpc::SnapshotQuery query_;
   const std::string driver_;
   const BasePolicy policy_;
-  Objects& objects_;
+  cluster::Objects& objects_;
   const rpc::Done<rpc::ResolvedSnapshots> done_;
-  BoundSnapshot target_;
+  cluster::BoundSnapshot target_;
   std::vector<VolumeSnapshotContent> contents_;  // with the base's handle, not yet looked at
   std::optional<absl::Status> last_failure_;
 };
 
 }  // namespace
 
-ObjectResolver::ObjectResolver(const Driver& driver, Objects& watched, Objects& live,
-                               BasePolicy base_policy, MissingCode missing_code, ops::EventLog& log)
+ObjectResolver::ObjectResolver(const cluster::Driver& driver, cluster::Objects& watched,
+                               cluster::Objects& live, BasePolicy base_policy,
+                               MissingCode missing_code, ops::EventLog& log)
     : driver_(driver),
       watched_(watched),
       live_(live),
@@ -163,12 +167,13 @@ void ObjectResolver::Resolve(const rpc::SnapshotQuery& query,
     done(std::move(resolved));
   };
   // The API server could take other texts for something else than a name.
-  if (!IsObjectName(query.name_space) || !IsObjectName(query.target)) {
+  if (!cluster::IsObjectName(query.name_space) || !cluster::IsObjectName(query.target)) {
     return answer(absl::NotFoundError("the snapshot was not found"));
   }
   // The contract with sessions knows names only.
   const BasePolicy policy = query.base_is_handle ? base_policy_ : BasePolicy::kName;
-  if (policy == BasePolicy::kName && query.base.has_value() && !IsObjectName(*query.base)) {
+  if (policy == BasePolicy::kName && query.base.has_value() &&
+      !cluster::IsObjectName(*query.base)) {
     return answer(NoBase());
   }
   const std::string driver = driver_.name();

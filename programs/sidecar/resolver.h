@@ -15,7 +15,7 @@ namespace cbt::kube::sidecar {
 
 // For the provider of secrets.
 struct SnapshotDetails final : public rpc::ResolutionDetails {
-  BoundSnapshot target = {};
+  cluster::BoundSnapshot target = {};
 };
 
 // Follows a VolumeSnapshot to its VolumeSnapshotContent and checks both; for a delta, the base as
@@ -24,15 +24,15 @@ struct SnapshotDetails final : public rpc::ResolutionDetails {
 class ObjectResolver final : public rpc::SnapshotResolver {
  public:
   // All must outlive the object, which must live until the answers of `live` have come.
-  ObjectResolver(const Driver& driver, Objects& watched, Objects& live, BasePolicy base_policy,
-                 MissingCode missing_code, ops::EventLog& log);
+  ObjectResolver(const cluster::Driver& driver, cluster::Objects& watched, cluster::Objects& live,
+                 BasePolicy base_policy, MissingCode missing_code, ops::EventLog& log);
 
   void Resolve(const rpc::SnapshotQuery& query, rpc::Done<rpc::ResolvedSnapshots> done) override;
 
  private:
-  const Driver& driver_;
-  Objects& watched_;
-  Objects& live_;
+  const cluster::Driver& driver_;
+  cluster::Objects& watched_;
+  cluster::Objects& live_;
   const BasePolicy base_policy_;
   const MissingCode missing_code_;
   ops::EventLog& log_;

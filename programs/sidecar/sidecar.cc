@@ -107,7 +107,7 @@ class Sidecar::Impl {
 
  private:
   absl::Status StartHttp() {
-    absl::StatusOr<std::unique_ptr<ops::HttpPage>> page = component::ServePages(
+    absl::StatusOr<std::unique_ptr<ops::HttpPage>> page = cluster::ServePages(
         options_.http_endpoint, [this](std::string_view path) { return Page(path); });
     if (!page.ok()) return page.status();
     page_ = *std::move(page);
@@ -115,7 +115,7 @@ class Sidecar::Impl {
   }
 
   std::optional<ops::HttpAnswer> Page(std::string_view path) const {
-    if (path == "/health") return component::ProbeAnswer(ready() ? "" : "not ready");
+    if (path == "/health") return cluster::ProbeAnswer(ready() ? "" : "not ready");
     if (path == options_.metrics_path) return ops::HttpAnswer{.text = operations_.Text()};
     return std::nullopt;
   }
@@ -128,8 +128,8 @@ class Sidecar::Impl {
     client = Client::Create(options_.cluster.Copy(), options_.client);
     if (!client.ok()) return client.status();
     background_client_ = *std::move(client);
-    absl::StatusOr<std::unique_ptr<WatchedObjects>> watched =
-        WatchedObjects::Create(*background_client_);
+    absl::StatusOr<std::unique_ptr<cluster::WatchedObjects>> watched =
+        cluster::WatchedObjects::Create(*background_client_);
     if (!watched.ok()) return watched.status();
     watched_ = *std::move(watched);
     live_.emplace(*client_, options_.api_timeout, log_);
@@ -177,45 +177,46 @@ class Sidecar::Impl {
   }
 
   absl::Status StartMonitor() {
-    absl::StatusOr<std::unique_ptr<PluginIdentity>> plugin = PluginIdentity::Create(
-        options_.relay.plugin, options_.relay.plugin_tls, options_.plugin_timeout,
-        [this](std::string_view method, absl::StatusCode code, std::chrono::nanoseconds time) {
-          operations_.OnCall(method, code, time);
-        });
+    absl::StatusOr<std::unique_ptr<cluster::PluginIdentity>> plugin =
+        cluster::PluginIdentity::Create(
+            options_.relay.plugin, options_.relay.plugin_tls, options_.plugin_timeout,
+            [this](std::string_view method, absl::StatusCode code, std::chrono::nanoseconds time) {
+              operations_.OnCall(method, code, time);
+            });
     if (!plugin.ok()) return plugin.status();
-    monitor_ = std::make_unique<PluginMonitor>(*std::move(plugin), driver_, log_,
-                                               [this](bool ready) { relay_->SetServing(ready); });
+    monitor_ = std::make_unique<cluster::PluginMonitor>(
+        *std::move(plugin), driver_, log_, [this](bool ready) { relay_->SetServing(ready); });
     StartPublishers();
     return absl::OkStatus();
   }
 
   void StartPublishers() {
-    const auto publish = [this](std::unique_ptr<const PublishedObject> object) {
-      return std::make_unique<Publisher>(*background_client_, std::move(object), driver_,
-                                         options_.publication.ca_file,
-                                         options_.relay.tls.certificate_file, log_);
+    const auto publish = [this](std::unique_ptr<const cluster::PublishedObject> object) {
+      return std::make_unique<cluster::Publisher>(*background_client_, std::move(object), driver_,
+                                                  options_.publication.ca_file,
+                                                  options_.relay.tls.certificate_file, log_);
     };
     if (!options_.publication.address.empty()) {
-      publisher_ = publish(std::make_unique<PublishedService>(
+      publisher_ = publish(std::make_unique<cluster::PublishedService>(
           *watched_, options_.publication.address, options_.audience));
     }
     const SessionOptions& sessions = options_.sessions;
     if (!sessions.address.empty()) {
-      session_publisher_ = publish(std::make_unique<PublishedConfiguration>(
+      session_publisher_ = publish(std::make_unique<cluster::PublishedConfiguration>(
           sessions.address, sessions.configuration, sessions.name_space));
     }
   }
 
   const Options options_;
   ops::EventLog log_;
-  Driver driver_;
+  cluster::Driver driver_;
   Operations operations_;
   std::atomic<bool> draining_ = false;
 
   // Used by what the clients answer, so they outlive them.
-  std::unique_ptr<WatchedObjects> watched_;
+  std::unique_ptr<cluster::WatchedObjects> watched_;
   std::unique_ptr<ClusterSessions> sessions_;
-  std::optional<LiveObjects> live_;
+  std::optional<cluster::LiveObjects> live_;
   std::optional<Audience> audience_;
   std::optional<TokenReviewer> authenticator_;
   std::optional<AccessReviewer> authorizer_;
@@ -227,13 +228,13 @@ class Sidecar::Impl {
   std::unique_ptr<Client> client_;             // for callers
   std::unique_ptr<Client> background_client_;  // for watches and publishing
   std::unique_ptr<rpc::Relay> relay_;
-  std::unique_ptr<PluginMonitor> monitor_;
-  std::unique_ptr<Publisher> publisher_;
-  std::unique_ptr<Publisher> session_publisher_;
+  std::unique_ptr<cluster::PluginMonitor> monitor_;
+  std::unique_ptr<cluster::Publisher> publisher_;
+  std::unique_ptr<cluster::Publisher> session_publisher_;
 };
 
 absl::StatusOr<std::unique_ptr<Sidecar>> Sidecar::Start(Options options) {
-  return component::Start<Impl, Sidecar>(std::move(options), [](std::unique_ptr<Impl> impl) {
+  return cluster::Start<Impl, Sidecar>(std::move(options), [](std::unique_ptr<Impl> impl) {
     return std::unique_ptr<Sidecar>(new Sidecar(std::move(impl)));
   });
 }

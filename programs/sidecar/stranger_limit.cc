@@ -5,7 +5,7 @@
 
 namespace cbt::kube::sidecar {
 
-std::optional<FairPlaces::Place> StrangerLimit::Enter(const QuestionKey& token,
+std::optional<FairPlaces::Place> StrangerLimit::Enter(const cluster::QuestionKey& token,
                                                       const std::string& peer,
                                                       Clock::time_point now) {
   if (IsKnown(token, now)) return FairPlaces::Place();
@@ -14,7 +14,7 @@ std::optional<FairPlaces::Place> StrangerLimit::Enter(const QuestionKey& token,
   return place;
 }
 
-void StrangerLimit::Recognise(const QuestionKey& token, Clock::time_point now) {
+void StrangerLimit::Recognise(const cluster::QuestionKey& token, Clock::time_point now) {
   const std::lock_guard lock(mutex_);
   if (const auto found = index_.find(token); found != index_.end()) {
     found->second->since = now;
@@ -29,7 +29,7 @@ void StrangerLimit::Recognise(const QuestionKey& token, Clock::time_point now) {
   index_.emplace(token, std::prev(known_.end()));
 }
 
-bool StrangerLimit::IsKnown(const QuestionKey& token, Clock::time_point now) {
+bool StrangerLimit::IsKnown(const cluster::QuestionKey& token, Clock::time_point now) {
   const std::lock_guard lock(mutex_);
   const auto found = index_.find(token);
   return found != index_.end() && now - found->second->since < kRemembered;

@@ -34,24 +34,24 @@ class StrangerLimit {
 
   // The right to ask about the token with this key, held until the answer has come; empty if `peer`
   // has to wait.
-  std::optional<FairPlaces::Place> Enter(const QuestionKey& token, const std::string& peer,
+  std::optional<FairPlaces::Place> Enter(const cluster::QuestionKey& token, const std::string& peer,
                                          Clock::time_point now = Clock::now());
   // The token is valid.
-  void Recognise(const QuestionKey& token, Clock::time_point now = Clock::now());
+  void Recognise(const cluster::QuestionKey& token, Clock::time_point now = Clock::now());
 
  private:
   struct Known {
-    QuestionKey token;
+    cluster::QuestionKey token;
     Clock::time_point since;
   };
 
-  bool IsKnown(const QuestionKey& token, Clock::time_point now);
+  bool IsKnown(const cluster::QuestionKey& token, Clock::time_point now);
 
   FairPlaces places_{kPlaces};
   FairLimit rate_{kRate, kBurst};
   std::mutex mutex_;
   std::list<Known> known_;  // the one that was recognised longest ago first
-  std::map<QuestionKey, std::list<Known>::iterator> index_;
+  std::map<cluster::QuestionKey, std::list<Known>::iterator> index_;
 };
 
 // Whether the text could be a bearer's token at all: printable ASCII without blanks, and of a

@@ -10,7 +10,7 @@
 
 #include "tests/support/status.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 namespace answer_cache_test {
 
 using std::chrono::hours;
@@ -121,4 +121,4 @@ TEST(AnswerCache, KeysDependOnEveryPartAndItsEnd) {
 }
 
 }  // namespace answer_cache_test
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster

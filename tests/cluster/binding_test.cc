@@ -11,7 +11,7 @@
 
 #include "tests/support/status.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 namespace binding_test {
 
 using absl::StatusCode;
@@ -126,4 +126,4 @@ TEST(Binding, PairsAreOfOneVolumeAndInOrder) {
 }
 
 }  // namespace binding_test
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster

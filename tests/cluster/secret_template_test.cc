@@ -10,7 +10,7 @@
 #include "programs/cluster/object_name.h"
 #include "tests/support/status.h"
 
-namespace cbt::kube::sidecar {
+namespace cbt::kube::cluster {
 namespace secret_template_test {
 
 constexpr char kName[] = "csi.storage.k8s.io/snapshotter-secret-name";
@@ -81,4 +81,4 @@ TEST(ObjectName, AsTheApiServerHasThem) {
 }
 
 }  // namespace secret_template_test
-}  // namespace cbt::kube::sidecar
+}  // namespace cbt::kube::cluster

@@ -47,18 +47,18 @@ class Lines final : public rpc::LogSink {
 };
 
 // Nothing is found: the audience is fixed.
-class NoObjects final : public kube::sidecar::Objects {
+class NoObjects final : public kube::cluster::Objects {
  public:
   void GetSnapshot(const std::string&, const std::string&,
-                   kube::sidecar::Found<kube::VolumeSnapshot>) override {}
-  void GetContent(const std::string&, kube::sidecar::Found<kube::VolumeSnapshotContent>) override {}
+                   kube::cluster::Found<kube::VolumeSnapshot>) override {}
+  void GetContent(const std::string&, kube::cluster::Found<kube::VolumeSnapshotContent>) override {}
   void FindContents(const std::string&, const std::string&, const std::string&,
-                    kube::sidecar::Found<std::vector<kube::VolumeSnapshotContent>>) override {}
-  void GetClass(const std::string&, kube::sidecar::Found<kube::VolumeSnapshotClass>) override {}
+                    kube::cluster::Found<std::vector<kube::VolumeSnapshotContent>>) override {}
+  void GetClass(const std::string&, kube::cluster::Found<kube::VolumeSnapshotClass>) override {}
   void FindDefaultClasses(const std::string&,
-                          kube::sidecar::Found<std::vector<kube::VolumeSnapshotClass>>) override {}
+                          kube::cluster::Found<std::vector<kube::VolumeSnapshotClass>>) override {}
   void GetService(const std::string&,
-                  kube::sidecar::Found<kube::SnapshotMetadataService>) override {}
+                  kube::cluster::Found<kube::SnapshotMetadataService>) override {}
 };
 
 TEST(Audiences, FDTheApiServersOwnIsNotUsedWithoutAWord) {
@@ -66,7 +66,7 @@ TEST(Audiences, FDTheApiServersOwnIsNotUsedWithoutAWord) {
     Lines lines;
     ops::EventLog log(&lines);
     NoObjects objects;
-    const kube::sidecar::Driver driver;
+    const kube::cluster::Driver driver;
     kube::sidecar::Audience audience(fixed, false, driver, objects, objects,
                                      {"k3s", "https://kubernetes.default.svc"}, log);
     for (int i = 0; i < 3; ++i) {

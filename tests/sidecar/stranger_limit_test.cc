@@ -10,8 +10,8 @@
 
 namespace cbt::test::stranger_limit_test {
 
+using kube::cluster::QuestionKey;
 using kube::sidecar::CouldBeToken;
-using kube::sidecar::QuestionKey;
 using kube::sidecar::StrangerLimit;
 using std::chrono::hours;
 using std::chrono::milliseconds;

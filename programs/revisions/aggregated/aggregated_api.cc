@@ -116,7 +116,7 @@ class AggregatedApi::Impl {
   }
 
   absl::Status StartHttp() {
-    absl::StatusOr<std::unique_ptr<ops::HttpPage>> page = component::ServePages(
+    absl::StatusOr<std::unique_ptr<ops::HttpPage>> page = cluster::ServePages(
         options_.http_endpoint, [this](std::string_view path) { return Page(path); });
     if (!page.ok()) return page.status();
     page_ = *std::move(page);
@@ -125,7 +125,7 @@ class AggregatedApi::Impl {
 
   absl::Status StartElection() {
     if (!options_.leader_election) return absl::OkStatus();
-    absl::StatusOr<std::unique_ptr<LeaderElector>> elector = component::TakePart(
+    absl::StatusOr<std::unique_ptr<LeaderElector>> elector = cluster::TakePart(
         *background_client_, {options_.lease_namespace, options_.lease, options_.identity}, log_);
     if (!elector.ok()) return elector.status();
     elector_ = *std::move(elector);
@@ -194,7 +194,7 @@ class AggregatedApi::Impl {
   }
 
   std::optional<ops::HttpAnswer> Page(std::string_view path) const {
-    if (path == "/healthz" || path == "/livez") return component::ProbeAnswer(Health());
+    if (path == "/healthz" || path == "/livez") return cluster::ProbeAnswer(Health());
     if (path == "/readyz") {
       const http_server::Response answer = HealthAnswer("readyz", Checks(), "");
       return ops::HttpAnswer{.ok = answer.code == 200, .text = answer.body};
@@ -203,7 +203,7 @@ class AggregatedApi::Impl {
     return std::nullopt;
   }
 
-  std::string Health() const { return started_ ? component::ElectionFault(elector_.get()) : ""; }
+  std::string Health() const { return started_ ? cluster::ElectionFault(elector_.get()) : ""; }
 
   std::string Metrics() const {
     if (!started_) return "";
@@ -259,7 +259,7 @@ class AggregatedApi::Impl {
 };
 
 absl::StatusOr<std::unique_ptr<AggregatedApi>> AggregatedApi::Start(Options options) {
-  return component::Start<Impl, AggregatedApi>(std::move(options), [](std::unique_ptr<Impl> impl) {
+  return cluster::Start<Impl, AggregatedApi>(std::move(options), [](std::unique_ptr<Impl> impl) {
     return std::unique_ptr<AggregatedApi>(new AggregatedApi(std::move(impl)));
   });
 }

@@ -54,7 +54,7 @@ ResourceTarget ParseResourcePath(std::string_view path) {
   if (parts[1] == plural) return {.kind = ResourceTarget::Kind::kOther};
   if (parts.size() < 4 || parts[1] != "namespaces" || parts[3] != plural) return {};
   const std::string name_space(parts[2]);
-  if (!sidecar::IsNamespaceName(name_space)) return {};
+  if (!cluster::IsNamespaceName(name_space)) return {};
   return {
       .kind = parts.size() == 4 ? ResourceTarget::Kind::kCollection : ResourceTarget::Kind::kOther,
       .name_space = name_space};

@@ -38,9 +38,9 @@ absl::Status Authorizer::Ask(const SubjectAccessReview& question) {
   const auto answer = std::make_shared<std::promise<absl::Status>>();
   std::future<absl::Status> answered = answer->get_future();
   kept_.Ask(
-      sidecar::KeyOf(parts),
+      cluster::KeyOf(parts),
       [answer](const absl::StatusOr<Allowed>& access) { answer->set_value(access.status()); },
-      [&](sidecar::AnswerCache<Allowed>::Done done) {
+      [&](cluster::AnswerCache<Allowed>::Done done) {
         WriteOptions options;
         options.timeout = timeout_;
         client_.CreateAsync<SubjectAccessReview>(

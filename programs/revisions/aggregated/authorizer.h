@@ -37,7 +37,7 @@ class Authorizer {
   Client& client_;
   const std::chrono::milliseconds timeout_;
   ops::EventLog& log_;
-  sidecar::AnswerCache<Allowed> kept_;
+  cluster::AnswerCache<Allowed> kept_;
 };
 
 }  // namespace cbt::kube::aggregated

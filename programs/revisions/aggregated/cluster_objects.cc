@@ -49,8 +49,8 @@ absl::StatusOr<std::unique_ptr<ClusterObjects>> ClusterObjects::Create(
   std::unique_ptr<ClusterObjects> made(new ClusterObjects(client, timeout));
   discoveries.indexes[kByDriver] = DriverOf;
   for (absl::Status status :
-       {Watch(client, kVolumeSnapshots, sidecar::SnapshotCache(), made->snapshots_),
-        Watch(client, kVolumeSnapshotContents, sidecar::ContentCache(), made->contents_),
+       {Watch(client, kVolumeSnapshots, cluster::SnapshotCache(), made->snapshots_),
+        Watch(client, kVolumeSnapshotContents, cluster::ContentCache(), made->contents_),
         Watch(client, kVolumeSnapshotClasses, {}, made->classes_),
         Watch(client, kDriverDiscoveries, std::move(discoveries), made->discoveries_)}) {
     if (!status.ok()) return status;
@@ -87,12 +87,12 @@ absl::StatusOr<ClusterObjects::Found> ClusterObjects::FindSnapshot(const std::st
                                                                    const std::string& name) const {
   const auto snapshot = Find<VolumeSnapshot>(*snapshots_, name_space, name);
   if (!snapshot.ok()) return snapshot.status();
-  const absl::StatusOr<std::string> content_name = sidecar::ContentNameOf(*snapshot);
+  const absl::StatusOr<std::string> content_name = cluster::ContentNameOf(*snapshot);
   if (!content_name.ok()) return content_name.status();
   const auto content = Find<VolumeSnapshotContent>(*contents_, "", *content_name);
   if (!content.ok()) return content.status();
-  absl::StatusOr<sidecar::BoundSnapshot> bound =
-      sidecar::Bind(*snapshot, *content, content->driver);
+  absl::StatusOr<cluster::BoundSnapshot> bound =
+      cluster::Bind(*snapshot, *content, content->driver);
   if (!bound.ok()) return Unfit(bound.status());
   return Found{.bound = *std::move(bound),
                .driver = content->driver,
@@ -116,7 +116,7 @@ absl::StatusOr<SnapshotPair> ClusterObjects::FindSnapshots(const std::string& na
         absl::StrCat("the snapshots are of different drivers: ", *base, " of ", of_base->driver,
                      ", ", target, " of ", pair.driver));
   }
-  if (absl::Status status = sidecar::CheckPair(of_base->bound, pair.target); !status.ok()) {
+  if (absl::Status status = cluster::CheckPair(of_base->bound, pair.target); !status.ok()) {
     return Unfit(status);
   }
   pair.base = std::move(of_base->bound);
@@ -165,7 +165,7 @@ absl::StatusOr<std::optional<VolumeSnapshotClass>> ClusterObjects::FindClass(
   std::optional<VolumeSnapshotClass> found;
   for (const ObjectPtr& object : classes_->All()) {
     absl::StatusOr<VolumeSnapshotClass> one = VolumeSnapshotClass::Decode(*object);
-    if (!one.ok() || !sidecar::IsDefaultFor(*one, pair.driver)) continue;
+    if (!one.ok() || !cluster::IsDefaultFor(*one, pair.driver)) continue;
     if (found.has_value()) {
       return absl::FailedPreconditionError(
           absl::StrCat("the driver ", pair.driver, " has more than one default class"));
@@ -175,13 +175,13 @@ absl::StatusOr<std::optional<VolumeSnapshotClass>> ClusterObjects::FindClass(
   return found;
 }
 
-absl::StatusOr<std::optional<sidecar::SecretName>> ClusterObjects::FindSecret(
+absl::StatusOr<std::optional<cluster::SecretName>> ClusterObjects::FindSecret(
     const SnapshotPair& pair) const {
   const absl::StatusOr<std::optional<VolumeSnapshotClass>> one = FindClass(pair);
   if (!one.ok()) return one.status();
-  if (!one->has_value()) return std::optional<sidecar::SecretName>();
-  absl::StatusOr<std::optional<sidecar::SecretName>> secret =
-      sidecar::SecretOf(**one, {.snapshot_namespace = pair.target.name_space,
+  if (!one->has_value()) return std::optional<cluster::SecretName>();
+  absl::StatusOr<std::optional<cluster::SecretName>> secret =
+      cluster::SecretOf(**one, {.snapshot_namespace = pair.target.name_space,
                                 .snapshot_name = pair.target.name,
                                 .content_name = pair.target.content});
   if (!secret.ok()) {

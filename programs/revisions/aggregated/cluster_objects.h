@@ -22,8 +22,8 @@ namespace cbt::kube::aggregated {
 // The snapshots of a question, in the terms of their driver.
 struct SnapshotPair {
   std::string driver;
-  std::optional<sidecar::BoundSnapshot> base;
-  sidecar::BoundSnapshot target;
+  std::optional<cluster::BoundSnapshot> base;
+  cluster::BoundSnapshot target;
   // The uids of the objects: another snapshot under the same name has others.
   std::string identity;
 };
@@ -52,7 +52,7 @@ class ClusterObjects {
   absl::StatusOr<DriverDiscovery> FindDriver(const std::string& driver) const;
   // The secret that the target's class names; nothing if the class names none, or if there is no
   // class.
-  absl::StatusOr<std::optional<sidecar::SecretName>> FindSecret(const SnapshotPair& pair) const;
+  absl::StatusOr<std::optional<cluster::SecretName>> FindSecret(const SnapshotPair& pair) const;
 
   // All watches are current.
   bool current() const;
@@ -67,7 +67,7 @@ class ClusterObjects {
   absl::StatusOr<T> Find(const ObjectCache& cache, const std::string& name_space,
                          const std::string& name) const;
   struct Found {
-    sidecar::BoundSnapshot bound;
+    cluster::BoundSnapshot bound;
     std::string driver;
     std::string identity;
   };

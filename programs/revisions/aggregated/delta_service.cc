@@ -28,7 +28,7 @@ std::string VersionOf(const SnapshotPair& pair, const PageHead& head) {
       pair.identity, pair.target.handle,
       pair.base.has_value() ? std::string_view(pair.base->handle) : std::string_view(), block_size,
       head.source_version};
-  const sidecar::QuestionKey key = sidecar::KeyOf(parts);
+  const cluster::QuestionKey key = cluster::KeyOf(parts);
   return absl::BytesToHexString({reinterpret_cast<const char*>(key.data()), 16});
 }
 
@@ -63,7 +63,7 @@ bool MayHelpToRetry(const absl::Status& error) {
 
 }  // namespace
 
-absl::StatusOr<std::optional<sidecar::SecretName>> DeltaService::SecretFor(
+absl::StatusOr<std::optional<cluster::SecretName>> DeltaService::SecretFor(
     const VolumeSnapshotDelta& request, const UserInfo& user, const SnapshotPair& pair) {
   if (request.secret.empty()) return objects_.FindSecret(pair);
   // The driver's sidecar reads the secret with rights of its own.
@@ -77,7 +77,7 @@ absl::StatusOr<std::optional<sidecar::SecretName>> DeltaService::SecretFor(
   question.user = user;
   if (absl::Status may = authorizer_.Ask(question); !may.ok()) return may;
   return std::optional(
-      sidecar::SecretName{.name_space = request.name_space, .name = request.secret});
+      cluster::SecretName{.name_space = request.name_space, .name = request.secret});
 }
 
 absl::StatusOr<std::string> DeltaService::Answer(const VolumeSnapshotDelta& request,
@@ -87,7 +87,7 @@ absl::StatusOr<std::string> DeltaService::Answer(const VolumeSnapshotDelta& requ
   if (!pair.ok()) return pair.status();
   absl::StatusOr<DriverDiscovery> service = objects_.FindDriver(pair->driver);
   if (!service.ok()) return service.status();
-  const absl::StatusOr<std::optional<sidecar::SecretName>> secret = SecretFor(request, user, *pair);
+  const absl::StatusOr<std::optional<cluster::SecretName>> secret = SecretFor(request, user, *pair);
   if (!secret.ok()) return secret.status();
   DeltaPageRequest page = {
       .target_snapshot_id = pair->target.handle,

@@ -51,7 +51,7 @@ class DeltaService {
   const DeltaCounters& counters() const noexcept { return counters_; }
 
  private:
-  absl::StatusOr<std::optional<sidecar::SecretName>> SecretFor(const VolumeSnapshotDelta& request,
+  absl::StatusOr<std::optional<cluster::SecretName>> SecretFor(const VolumeSnapshotDelta& request,
                                                                const UserInfo& user,
                                                                const SnapshotPair& pair);
   absl::StatusOr<std::string> ReadPage(const VolumeSnapshotDelta& request, DriverDiscovery service,

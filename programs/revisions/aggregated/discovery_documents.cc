@@ -55,7 +55,7 @@ std::string AggregatedVersion(std::string_view accept) {
 
 std::string TagOf(std::string_view text) {
   const std::array<std::string_view, 1> parts = {text};
-  const sidecar::QuestionKey key = sidecar::KeyOf(parts);
+  const cluster::QuestionKey key = cluster::KeyOf(parts);
   return absl::StrCat(
       "\"", absl::BytesToHexString({reinterpret_cast<const char*>(key.data()), key.size()}), "\"");
 }

@@ -15,7 +15,7 @@ namespace {
 
 absl::Status CheckName(std::string_view field, const std::string& name) {
   // The API server could take other texts for something else than a name.
-  if (!sidecar::IsObjectName(name)) return WrongField(field, "expected the name of an object");
+  if (!cluster::IsObjectName(name)) return WrongField(field, "expected the name of an object");
   return absl::OkStatus();
 }
 

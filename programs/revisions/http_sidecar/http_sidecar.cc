@@ -97,7 +97,7 @@ class HttpSidecar::Impl {
   bool Leads() const { return elector_ == nullptr || elector_->IsLeader(); }
 
   absl::Status StartHttp() {
-    absl::StatusOr<std::unique_ptr<ops::HttpPage>> page = component::ServePages(
+    absl::StatusOr<std::unique_ptr<ops::HttpPage>> page = cluster::ServePages(
         options_.http_endpoint, [this](std::string_view path) { return Page(path); });
     if (!page.ok()) return page.status();
     page_ = *std::move(page);
@@ -108,13 +108,13 @@ class HttpSidecar::Impl {
     absl::StatusOr<std::unique_ptr<PageMaker>> maker = PageMaker::Create(options_.plugin);
     if (!maker.ok()) return maker.status();
     maker_ = *std::move(maker);
-    absl::StatusOr<std::unique_ptr<sidecar::PluginIdentity>> plugin =
-        sidecar::PluginIdentity::Create(options_.plugin, {}, options_.plugin_timeout, {});
+    absl::StatusOr<std::unique_ptr<cluster::PluginIdentity>> plugin =
+        cluster::PluginIdentity::Create(options_.plugin, {}, options_.plugin_timeout, {});
     if (!plugin.ok()) return plugin.status();
-    monitor_ = std::make_unique<sidecar::PluginMonitor>(
+    monitor_ = std::make_unique<cluster::PluginMonitor>(
         *std::move(plugin), driver_, log_, [this](bool) { maker_->Forget(); },
         // A plugin that has ListSnapshotDeltas only does not say so.
-        sidecar::PluginNeeds::kNothing);
+        cluster::PluginNeeds::kNothing);
     return absl::OkStatus();
   }
 
@@ -139,7 +139,7 @@ class HttpSidecar::Impl {
 
   absl::Status StartElection() {
     if (!options_.leader_election) return absl::OkStatus();
-    absl::StatusOr<std::unique_ptr<LeaderElector>> elector = component::TakePart(
+    absl::StatusOr<std::unique_ptr<LeaderElector>> elector = cluster::TakePart(
         *client_, {options_.lease_namespace, options_.lease, options_.identity}, log_);
     if (!elector.ok()) return elector.status();
     elector_ = *std::move(elector);
@@ -151,7 +151,7 @@ class HttpSidecar::Impl {
     auto discoveries = ObjectCache::Create(*client_, aggregated::kDriverDiscoveries, {});
     if (!discoveries.ok()) return discoveries.status();
     discoveries_ = *std::move(discoveries);
-    publisher_ = std::make_unique<sidecar::Publisher>(
+    publisher_ = std::make_unique<cluster::Publisher>(
         *client_,
         std::make_unique<PublishedDiscovery>(options_.discovery, *discoveries_,
                                              [this] { return ready(); }),
@@ -160,13 +160,13 @@ class HttpSidecar::Impl {
   }
 
   std::optional<ops::HttpAnswer> Page(std::string_view path) const {
-    if (path == "/healthz" || path == "/livez") return component::ProbeAnswer(Health());
-    if (path == "/readyz") return component::ProbeAnswer(ready() ? "" : "not ready");
+    if (path == "/healthz" || path == "/livez") return cluster::ProbeAnswer(Health());
+    if (path == "/readyz") return cluster::ProbeAnswer(ready() ? "" : "not ready");
     if (path == "/metrics") return ops::HttpAnswer{.text = Metrics()};
     return std::nullopt;
   }
 
-  std::string Health() const { return started_ ? component::ElectionFault(elector_.get()) : ""; }
+  std::string Health() const { return started_ ? cluster::ElectionFault(elector_.get()) : ""; }
 
   std::string Metrics() const {
     if (!started_) return "";
@@ -184,7 +184,7 @@ class HttpSidecar::Impl {
 
   const Options options_;
   ops::EventLog log_;
-  sidecar::Driver driver_;
+  cluster::Driver driver_;
   std::atomic<bool> started_ = false;
   std::atomic<bool> draining_ = false;
   std::mutex shutdown_;
@@ -193,16 +193,16 @@ class HttpSidecar::Impl {
   std::unique_ptr<Client> client_;
   std::unique_ptr<ops::HttpPage> page_;
   std::unique_ptr<PageMaker> maker_;
-  std::unique_ptr<sidecar::PluginMonitor> monitor_;
+  std::unique_ptr<cluster::PluginMonitor> monitor_;
   std::unique_ptr<PageHandler> handler_;
   std::unique_ptr<http_server::HttpServer> server_;
   std::unique_ptr<LeaderElector> elector_;
   std::unique_ptr<ObjectCache> discoveries_;
-  std::unique_ptr<sidecar::Publisher> publisher_;
+  std::unique_ptr<cluster::Publisher> publisher_;
 };
 
 absl::StatusOr<std::unique_ptr<HttpSidecar>> HttpSidecar::Start(Options options) {
-  return component::Start<Impl, HttpSidecar>(std::move(options), [](std::unique_ptr<Impl> impl) {
+  return cluster::Start<Impl, HttpSidecar>(std::move(options), [](std::unique_ptr<Impl> impl) {
     return std::unique_ptr<HttpSidecar>(new HttpSidecar(std::move(impl)));
   });
 }

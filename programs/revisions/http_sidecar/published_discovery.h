@@ -14,7 +14,7 @@
 namespace cbt::kube::http_sidecar {
 
 // Named as the driver. Only the leader publishes: others take the object as it is.
-class PublishedDiscovery final : public sidecar::PublishedObject {
+class PublishedDiscovery final : public cluster::PublishedObject {
  public:
   // `model`: all but name, driver and CA. `watched` must outlive the object.
   PublishedDiscovery(aggregated::DriverDiscovery model, const ObjectCache& watched,

@@ -24,7 +24,7 @@ bool BelongTogether(const VolumeSnapshot& snapshot, const VolumeSnapshotContent&
 absl::StatusOr<DriverFinding> FindDriverOf(Client& client, const std::string& name_space,
                                            const std::string& name) {
   // The API server could take other texts for something else than a name.
-  if (!sidecar::IsObjectName(name)) {
+  if (!cluster::IsObjectName(name)) {
     return DriverFinding{.refusal = absl::StrCat("'", name, "' is no name of a VolumeSnapshot")};
   }
   const auto snapshot = client.Get<VolumeSnapshot>(name_space, name);
@@ -83,18 +83,18 @@ absl::StatusOr<DriverFinding> FindDriver(Client& client, const std::string& name
   return all;
 }
 
-absl::StatusOr<Finding<SnapshotServicesConfiguration>> FindConfiguration(
+absl::StatusOr<Finding<cluster::SnapshotServicesConfiguration>> FindConfiguration(
     Client& client, const std::string& driver) {
-  using ConfigurationFinding = Finding<SnapshotServicesConfiguration>;
+  using ConfigurationFinding = Finding<cluster::SnapshotServicesConfiguration>;
   if (!IsLabelValue(driver)) {
     return ConfigurationFinding{
         .refusal = absl::StrCat("the name of driver ", driver, " is no value of a label")};
   }
-  const std::string label = absl::StrCat(AbslView(kDriverLabel), "=", driver);
+  const std::string label = absl::StrCat(AbslView(cluster::kDriverLabel), "=", driver);
   ListOptions options;
   options.label_selector = label;
   const absl::StatusOr<ObjectList> list =
-      client.ListAll(kSnapshotServicesConfigurations, "", options);
+      client.ListAll(cluster::kSnapshotServicesConfigurations, "", options);
   if (!list.ok()) return list.status();
   if (list->items.empty()) {
     return ConfigurationFinding{
@@ -105,10 +105,10 @@ absl::StatusOr<Finding<SnapshotServicesConfiguration>> FindConfiguration(
         .refusal = absl::StrCat("more than one SnapshotServicesConfiguration has the label ", label,
                                 ": ", NameOf(list->items[0]), ", ", NameOf(list->items[1]))};
   }
-  absl::StatusOr<SnapshotServicesConfiguration> configuration =
-      SnapshotServicesConfiguration::Decode(list->items.front());
+  absl::StatusOr<cluster::SnapshotServicesConfiguration> configuration =
+      cluster::SnapshotServicesConfiguration::Decode(list->items.front());
   if (!configuration.ok() || configuration->address.empty() || configuration->ca.empty() ||
-      !sidecar::IsNamespaceName(configuration->driver_namespace)) {
+      !cluster::IsNamespaceName(configuration->driver_namespace)) {
     return ConfigurationFinding{
         .refusal = absl::StrCat("SnapshotServicesConfiguration ", NameOf(list->items[0]),
                                 " lacks an address, a CA or the driver's namespace")};

@@ -25,8 +25,8 @@ absl::StatusOr<Finding<std::string>> FindDriver(Client& client, const std::strin
                                                 const std::vector<std::string>& snapshots);
 
 // The one configuration that has the driver's label. Errors: those of the API server.
-absl::StatusOr<Finding<SnapshotServicesConfiguration>> FindConfiguration(Client& client,
-                                                                         const std::string& driver);
+absl::StatusOr<Finding<cluster::SnapshotServicesConfiguration>> FindConfiguration(
+    Client& client, const std::string& driver);
 
 }  // namespace cbt::kube::sessions
 

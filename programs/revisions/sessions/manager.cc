@@ -97,7 +97,7 @@ class Manager::Impl {
   bool MayAct() const { return !draining_ && (elector_ == nullptr || elector_->IsLeader()); }
 
   absl::Status StartHttp() {
-    absl::StatusOr<std::unique_ptr<ops::HttpPage>> page = component::ServePages(
+    absl::StatusOr<std::unique_ptr<ops::HttpPage>> page = cluster::ServePages(
         options_.http_endpoint, [this](std::string_view path) { return Page(path); });
     if (!page.ok()) return page.status();
     page_ = *std::move(page);
@@ -120,8 +120,8 @@ class Manager::Impl {
   absl::Status StartElection() {
     if (!options_.leader_election) return absl::OkStatus();
     absl::StatusOr<std::unique_ptr<LeaderElector>> elector =
-        component::TakePart(*client_, {options_.lease_namespace, options_.lease, options_.identity},
-                            log_, [this] { ScanNow(); });
+        cluster::TakePart(*client_, {options_.lease_namespace, options_.lease, options_.identity},
+                          log_, [this] { ScanNow(); });
     if (!elector.ok()) return elector.status();
     elector_ = *std::move(elector);
     return absl::OkStatus();
@@ -136,10 +136,10 @@ class Manager::Impl {
         .added = enqueue,
         .updated = [enqueue](const ObjectPtr&, const ObjectPtr& now) { enqueue(now); },
         .deleted = [this](const ObjectPtr&) { ScanNow(); }};
-    auto requests = ObjectCache::Create(*client_, kSnapshotSessionRequests, for_requests);
+    auto requests = ObjectCache::Create(*client_, cluster::kSnapshotSessionRequests, for_requests);
     if (!requests.ok()) return requests.status();
     requests_ = *std::move(requests);
-    auto data = ObjectCache::Create(*client_, kSnapshotSessionData, {});
+    auto data = ObjectCache::Create(*client_, cluster::kSnapshotSessionData, {});
     if (!data.ok()) return data.status();
     data_ = *std::move(data);
 
@@ -183,13 +183,13 @@ class Manager::Impl {
   }
 
   std::optional<ops::HttpAnswer> Page(std::string_view path) const {
-    if (path == "/readyz") return component::ProbeAnswer(ready() ? "" : "not ready");
-    if (path == "/healthz" || path == "/livez") return component::ProbeAnswer(Health());
+    if (path == "/readyz") return cluster::ProbeAnswer(ready() ? "" : "not ready");
+    if (path == "/healthz" || path == "/livez") return cluster::ProbeAnswer(Health());
     if (path == "/metrics") return ops::HttpAnswer{.text = Metrics()};
     return std::nullopt;
   }
 
-  std::string Health() const { return started_ ? component::ElectionFault(elector_.get()) : ""; }
+  std::string Health() const { return started_ ? cluster::ElectionFault(elector_.get()) : ""; }
 
   std::string Metrics() const {
     std::string text;
@@ -244,7 +244,7 @@ class Manager::Impl {
 };
 
 absl::StatusOr<std::unique_ptr<Manager>> Manager::Start(Options options) {
-  return component::Start<Impl, Manager>(std::move(options), [](std::unique_ptr<Impl> impl) {
+  return cluster::Start<Impl, Manager>(std::move(options), [](std::unique_ptr<Impl> impl) {
     return std::unique_ptr<Manager>(new Manager(std::move(impl)));
   });
 }

@@ -28,13 +28,14 @@ absl::Status SessionOpener::Open(const std::string& key) {
   if (!may_act_()) return absl::OkStatus();
   const size_t slash = key.find('/');
   absl::StatusOr<Object> object =
-      client_.Get(kSnapshotSessionRequests, key.substr(0, slash), key.substr(slash + 1));
+      client_.Get(cluster::kSnapshotSessionRequests, key.substr(0, slash), key.substr(slash + 1));
   if (absl::IsNotFound(object.status())) return absl::OkStatus();
   if (!object.ok()) return object.status();
-  absl::StatusOr<SnapshotSessionRequest> request = SnapshotSessionRequest::Decode(*object);
+  absl::StatusOr<cluster::SnapshotSessionRequest> request =
+      cluster::SnapshotSessionRequest::Decode(*object);
   if (!request.ok()) return request.status();
-  if (object->being_deleted() || request->status.state == kReady ||
-      request->status.state == kFailed) {
+  if (object->being_deleted() || request->status.state == cluster::kReady ||
+      request->status.state == cluster::kFailed) {
     return absl::OkStatus();
   }
   if (absl::Status marked = MarkPending(*request, *object); !marked.ok()) return marked;
@@ -50,7 +51,7 @@ absl::Status SessionOpener::Open(const std::string& key) {
 
   absl::StatusOr<std::string> token = MakeData(*request, configuration->value.driver_namespace);
   if (!token.ok()) return token.status();
-  request->status.state = kReady;
+  request->status.state = cluster::kReady;
   request->status.token = *std::move(token);
   request->status.url = configuration->value.address;
   request->status.ca = configuration->value.ca;
@@ -61,19 +62,19 @@ absl::Status SessionOpener::Open(const std::string& key) {
   return absl::OkStatus();
 }
 
-absl::Status SessionOpener::MarkPending(SnapshotSessionRequest& request, Object& object) {
-  if (request.status.state == kPending && request.status.expires.has_value()) {
+absl::Status SessionOpener::MarkPending(cluster::SnapshotSessionRequest& request, Object& object) {
+  if (request.status.state == cluster::kPending && request.status.expires.has_value()) {
     return absl::OkStatus();
   }
-  request.status.state = kPending;
+  request.status.state = cluster::kPending;
   // As it will be read back: of whole seconds.
   request.status.expires = std::chrono::floor<std::chrono::seconds>(Now()) + session_time_;
   return Store(request, object);
 }
 
-absl::Status SessionOpener::Fail(SnapshotSessionRequest& request, Object& object,
+absl::Status SessionOpener::Fail(cluster::SnapshotSessionRequest& request, Object& object,
                                  const std::string& why) {
-  request.status.state = kFailed;
+  request.status.state = cluster::kFailed;
   request.status.error = why;
   if (absl::Status stored = Store(request, object); !stored.ok()) return stored;
   ++counters_.sessions_failed;
@@ -84,24 +85,25 @@ absl::Status SessionOpener::Fail(SnapshotSessionRequest& request, Object& object
   return absl::OkStatus();
 }
 
-absl::Status SessionOpener::Store(const SnapshotSessionRequest& request, Object& object) {
+absl::Status SessionOpener::Store(const cluster::SnapshotSessionRequest& request, Object& object) {
   if (!may_act_()) return NotActive();
   request.WriteStatus(object);
   WriteOptions options;
   options.subresource = "status";
-  absl::StatusOr<Object> stored = client_.Update(kSnapshotSessionRequests, object, options);
+  absl::StatusOr<Object> stored =
+      client_.Update(cluster::kSnapshotSessionRequests, object, options);
   // Without the text: it may quote the status.
   if (!stored.ok()) return {stored.status().code(), "the request's status was not stored"};
   object = *std::move(stored);
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> SessionOpener::FindData(const SnapshotSessionRequest& request,
+absl::StatusOr<std::string> SessionOpener::FindData(const cluster::SnapshotSessionRequest& request,
                                                     const std::string& driver_namespace) {
   ListOptions options;
-  options.label_selector = absl::StrCat(AbslView(kRequestLabel), "=", request.meta.uid);
+  options.label_selector = absl::StrCat(AbslView(cluster::kRequestLabel), "=", request.meta.uid);
   const absl::StatusOr<ObjectList> list =
-      client_.ListAll(kSnapshotSessionData, driver_namespace, options);
+      client_.ListAll(cluster::kSnapshotSessionData, driver_namespace, options);
   if (!list.ok()) return WithoutText(list.status(), "list");
   for (const Object& object : list->items) {
     if (!object.being_deleted()) return std::string(object.name());
@@ -109,20 +111,20 @@ absl::StatusOr<std::string> SessionOpener::FindData(const SnapshotSessionRequest
   return std::string();
 }
 
-absl::StatusOr<std::string> SessionOpener::MakeData(const SnapshotSessionRequest& request,
+absl::StatusOr<std::string> SessionOpener::MakeData(const cluster::SnapshotSessionRequest& request,
                                                     const std::string& driver_namespace) {
   absl::StatusOr<std::string> former = FindData(request, driver_namespace);
   if (!former.ok() || !former->empty()) return former;
   if (!may_act_()) return NotActive();
-  SnapshotSessionData data;
+  cluster::SnapshotSessionData data;
   data.meta.name = std::string(rpc::RandomToken().Reveal());
   data.meta.name_space = driver_namespace;
-  data.meta.labels[std::string(kRequestLabel)] = request.meta.uid;
-  data.meta.annotations[std::string(kRequestNameAnnotation)] = request.meta.name;
+  data.meta.labels[std::string(cluster::kRequestLabel)] = request.meta.uid;
+  data.meta.annotations[std::string(cluster::kRequestNameAnnotation)] = request.meta.name;
   data.snapshot_namespace = request.meta.name_space;
   data.snapshots = request.snapshots;
   data.expires = *request.status.expires;
-  const auto made = client_.Create(kSnapshotSessionData, data.Encode());
+  const auto made = client_.Create(cluster::kSnapshotSessionData, data.Encode());
   // One that may have arrived is found in the next try, by its label.
   if (!made.ok()) return WithoutText(made.status(), "create");
   return data.meta.name;

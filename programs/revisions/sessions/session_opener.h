@@ -46,13 +46,14 @@ class SessionOpener {
 
  private:
   // Stores the request's new status; `object` becomes what was stored.
-  absl::Status Store(const SnapshotSessionRequest& request, Object& object);
-  absl::Status MarkPending(SnapshotSessionRequest& request, Object& object);
-  absl::Status Fail(SnapshotSessionRequest& request, Object& object, const std::string& why);
+  absl::Status Store(const cluster::SnapshotSessionRequest& request, Object& object);
+  absl::Status MarkPending(cluster::SnapshotSessionRequest& request, Object& object);
+  absl::Status Fail(cluster::SnapshotSessionRequest& request, Object& object,
+                    const std::string& why);
   // The token of the request's data, which exists when it returns.
-  absl::StatusOr<std::string> MakeData(const SnapshotSessionRequest& request,
+  absl::StatusOr<std::string> MakeData(const cluster::SnapshotSessionRequest& request,
                                        const std::string& driver_namespace);
-  absl::StatusOr<std::string> FindData(const SnapshotSessionRequest& request,
+  absl::StatusOr<std::string> FindData(const cluster::SnapshotSessionRequest& request,
                                        const std::string& driver_namespace);
 
   Client& client_;

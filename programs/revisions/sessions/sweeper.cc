@@ -10,12 +10,12 @@
 namespace cbt::kube::sessions {
 namespace {
 
-bool Names(const SnapshotSessionRequest& request, const Object& data) {
-  return request.status.state == kReady && request.status.token == data.name();
+bool Names(const cluster::SnapshotSessionRequest& request, const Object& data) {
+  return request.status.state == cluster::kReady && request.status.token == data.name();
 }
 
-bool IsFinal(const SnapshotSessionRequest& request) {
-  return request.status.state == kReady || request.status.state == kFailed;
+bool IsFinal(const cluster::SnapshotSessionRequest& request) {
+  return request.status.state == cluster::kReady || request.status.state == cluster::kFailed;
 }
 
 }  // namespace
@@ -29,11 +29,12 @@ void Sweeper::Sweep() {
 
 void Sweeper::SweepRequest(const Object& object, Time now) {
   if (object.being_deleted()) return;
-  const absl::StatusOr<SnapshotSessionRequest> request = SnapshotSessionRequest::Decode(object);
+  const absl::StatusOr<cluster::SnapshotSessionRequest> request =
+      cluster::SnapshotSessionRequest::Decode(object);
   if (!request.ok()) return log_.Failed("request not understood", request.status());
   const std::string key = absl::StrCat(request->meta.name_space, "/", request->meta.name);
   if (request->status.expires.has_value() && *request->status.expires <= now) {
-    if (!Delete(kSnapshotSessionRequests, object)) return;
+    if (!Delete(cluster::kSnapshotSessionRequests, object)) return;
     ++counters_.requests_removed;
     return log_.Write(rpc::LogLevel::kInfo, "expired request removed",
                       {{.key = "request", .value = key}});
@@ -43,27 +44,30 @@ void Sweeper::SweepRequest(const Object& object, Time now) {
 
 void Sweeper::SweepData(const Object& object, Time now) {
   if (object.being_deleted()) return;
-  const absl::StatusOr<SnapshotSessionData> data = SnapshotSessionData::Decode(object);
+  const absl::StatusOr<cluster::SnapshotSessionData> data =
+      cluster::SnapshotSessionData::Decode(object);
   if (!data.ok()) return log_.Failed("session data not understood", data.status());
   if (data->expires > now) {
     const absl::StatusOr<bool> orphan = IsOrphan(object, *data);
     if (!orphan.ok()) return log_.Failed("request of session data not read", orphan.status());
     if (!*orphan) return;
   }
-  if (Delete(kSnapshotSessionData, object)) ++counters_.data_removed;
+  if (Delete(cluster::kSnapshotSessionData, object)) ++counters_.data_removed;
 }
 
-absl::StatusOr<bool> Sweeper::IsOrphan(const Object& object, const SnapshotSessionData& data) {
-  const std::optional<std::string_view> uid = object.label(kRequestLabel);
-  const std::optional<std::string_view> name = object.annotation(kRequestNameAnnotation);
+absl::StatusOr<bool> Sweeper::IsOrphan(const Object& object,
+                                       const cluster::SnapshotSessionData& data) {
+  const std::optional<std::string_view> uid = object.label(cluster::kRequestLabel);
+  const std::optional<std::string_view> name = object.annotation(cluster::kRequestNameAnnotation);
   if (!uid.has_value() || !name.has_value()) return false;
   const ObjectPtr seen = requests_.Find(data.snapshot_namespace, *name);
   if (seen != nullptr && seen->uid() == *uid) {
-    const absl::StatusOr<SnapshotSessionRequest> request = SnapshotSessionRequest::Decode(*seen);
+    const absl::StatusOr<cluster::SnapshotSessionRequest> request =
+        cluster::SnapshotSessionRequest::Decode(*seen);
     if (request.ok() && (!IsFinal(*request) || Names(*request, object))) return false;
   }
-  const absl::StatusOr<SnapshotSessionRequest> request =
-      client_.Get<SnapshotSessionRequest>(data.snapshot_namespace, *name);
+  const absl::StatusOr<cluster::SnapshotSessionRequest> request =
+      client_.Get<cluster::SnapshotSessionRequest>(data.snapshot_namespace, *name);
   if (absl::IsNotFound(request.status())) return true;
   if (!request.ok()) return request.status();
   if (request->meta.uid != *uid) return true;

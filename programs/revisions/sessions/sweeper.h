@@ -46,7 +46,7 @@ class Sweeper {
  private:
   void SweepRequest(const Object& object, Time now);
   void SweepData(const Object& object, Time now);
-  absl::StatusOr<bool> IsOrphan(const Object& object, const SnapshotSessionData& data);
+  absl::StatusOr<bool> IsOrphan(const Object& object, const cluster::SnapshotSessionData& data);
   // Exactly this object, not one that has its name by now. True: it is gone by this.
   bool Delete(const Resource& resource, const Object& object);
 

@@ -59,16 +59,17 @@ void Webhook::Handle(const http_server::Request& request, const http_server::Res
     log_.Failed("review not understood", review.status());
     return respond(Plain(400, absl::StrCat(review.status().message(), "\n")));
   }
-  if (review->operation != "CREATE" || review->group != kSnapshotSessionRequests.group ||
-      review->resource != kSnapshotSessionRequests.plural || !review->subresource.empty() ||
-      review->name_space.empty()) {
+  if (review->operation != "CREATE" || review->group != cluster::kSnapshotSessionRequests.group ||
+      review->resource != cluster::kSnapshotSessionRequests.plural ||
+      !review->subresource.empty() || review->name_space.empty()) {
     ++counters_.reviews_failed;
-    return respond(Answer(review->uid, {.code = 400,
-                                        .reason = "BadRequest",
-                                        .message = absl::StrCat(
-                                            review->operation, " of ", review->resource,
-                                            ": the webhook is for CREATE of ",
-                                            AbslView(kSnapshotSessionRequests.plural), " only")}));
+    return respond(Answer(
+        review->uid,
+        {.code = 400,
+         .reason = "BadRequest",
+         .message = absl::StrCat(review->operation, " of ", review->resource,
+                                 ": the webhook is for CREATE of ",
+                                 AbslView(cluster::kSnapshotSessionRequests.plural), " only")}));
   }
   AskForAccess(*review, *std::move(place), respond);
 }

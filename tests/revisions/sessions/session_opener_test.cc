@@ -29,10 +29,10 @@ namespace cbt::test {
 namespace {
 
 using kube::Object;
+using kube::cluster::SnapshotSessionData;
+using kube::cluster::SnapshotSessionRequest;
 using kube::sessions::Counters;
 using kube::sessions::SessionOpener;
-using kube::sessions::SnapshotSessionData;
-using kube::sessions::SnapshotSessionRequest;
 using testing::HasSubstr;
 using testing::SizeIs;
 
