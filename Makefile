@@ -201,7 +201,7 @@ lint: all
 	@$(PACKAGES) lint
 	@cmake/lint.sh build/release $(JOBS) format cppcheck
 
-# clang-tidy of the whole of src/, half an hour; part of `make nightly`.
+# clang-tidy of the whole of src/ and programs/, half an hour; part of `make nightly`.
 tidy: all
 	@$(PACKAGES) lint
 	@cmake/lint.sh build/release $(JOBS) tidy
@@ -266,7 +266,7 @@ help:
 	@echo 'make debug      unoptimised, with checks of the standard library, and its tests'
 	@echo 'make clang      as release, with clang, and its tests'
 	@echo 'make lint       clang-format (check only) and cppcheck'
-	@echo 'make tidy       clang-tidy of all of src/ (half an hour)'
+	@echo 'make tidy       clang-tidy of all of src/ and programs/ (half an hour)'
 	@echo 'make nightly    what takes hours: every tree and its tests, clang-tidy, planted faults, long fuzzing'
 	@echo 'make bench-once every benchmark for a moment'
 	@echo 'make bench-cold images that are not in the page cache (FUSE, or COLD_FOLDER)'

@@ -18,11 +18,11 @@
 #include "bench/rpc/grpc_peer.h"
 #include "bench/rpc/parts.h"
 #include "cbt/units.h"
+#include "net/listen_address.h"
 #include "rpc/client/connect.h"
+#include "rpc/http2/server.h"
+#include "rpc/http2/tls_options.h"
 #include "rpc/transport/client_call.h"
-#include "rpc/transport/http2/server.h"
-#include "rpc/transport/http2/tls_context.h"
-#include "rpc/transport/listen_address.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::bench {
@@ -119,17 +119,17 @@ class Dropper final : public rpc::ClientCallHandler {
 
 void TransportOfCbt(benchmark::State& state, bool, Path path, uint32_t) {
   SenderService service(Some());
-  auto tls = rpc::http2::ServerTls::Create(ServerTls(path), {});
+  auto tls = rpc::http2::MakeServerTls(ServerTls(path), {});
   Check(tls.ok(), "no TLS");
   rpc::http2::NewServerSsl ssl;
   if (IsTls(path)) {
-    ssl = [&]() -> absl::StatusOr<rpc::http2::OwnedSsl> {
+    ssl = [&]() -> absl::StatusOr<net::OwnedSsl> {
       auto made = (*tls)->NewConnection();
       if (!made.ok()) return made.status();
-      return rpc::http2::OwnedSsl(made->release());
+      return net::OwnedSsl(made->release());
     };
   }
-  const auto address = rpc::ParseAddress(Listen(path));
+  const auto address = net::ParseAddress(Listen(path));
   Check(address.ok(), "no address");
   const auto server = rpc::http2::Server::Start(*address, {}, {&service}, ssl, {});
   Check(server.ok(), "no server");

@@ -18,7 +18,7 @@ OTHER_MESSAGES, CONTROL_PLANE = sys.argv[5:7]
 HERE = os.path.dirname(os.path.abspath(__file__))
 DEPLOY = os.path.join(HERE, "..", "..", "deploy", "kubernetes")
 sys.path.append(OTHER_MESSAGES)
-sys.path.append(os.path.join(HERE, "..", "kube", "sidecar"))
+sys.path.append(os.path.join(HERE, "..", "sidecar"))
 
 # pylint: disable=wrong-import-position
 import driver_parts  # noqa: E402

@@ -22,15 +22,15 @@
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/server.h"
-#include "faults/support/failing_memory.h"
-#include "rpc/support/providers.h"
-#include "rpc/transport/http2/certificates.h"
-#include "rpc/transport/http2/client/channel.h"
-#include "rpc/transport/http2/server.h"
-#include "rpc/transport/http2/tls_context.h"
-#include "support/figures.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "net/tls_context.h"
+#include "rpc/http2/channel.h"
+#include "rpc/http2/server.h"
+#include "tests/faults/support/failing_memory.h"
+#include "tests/net/certificates.h"
+#include "tests/rpc/support/providers.h"
+#include "tests/support/figures.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 #ifdef __SANITIZE_ADDRESS__
 // A Cord that cannot allocate a node loses the data being appended.
@@ -177,14 +177,14 @@ class OutOfMemoryInTheTransport : public testing::Test {
     test::PrintFigure("r10_wrong_transport", wrong_answers);
   }
 
-  void Start(const TlsOptions& tls = {}) {
-    tls_ = test::ValueOf(ServerTls::Create(tls, {}));
+  void Start(const net::ServerTlsSettings& tls = {}) {
+    tls_ = test::ValueOf(net::ServerTls::Create(tls));
     NewServerSsl ssl;
     if (tls_ != nullptr) {
-      ssl = [this]() -> absl::StatusOr<OwnedSsl> {
+      ssl = [this]() -> absl::StatusOr<net::OwnedSsl> {
         auto made = tls_->NewConnection();
         if (!made.ok()) return made.status();
-        return OwnedSsl(made->release());
+        return net::OwnedSsl(made->release());
       };
     }
     ServerLimits limits;
@@ -244,10 +244,10 @@ class OutOfMemoryInTheTransport : public testing::Test {
   }
 
   const test::TempDir dir_;
-  Address address_{.is_unix = true, .path = dir_ / "s", .host = {}, .port = 0};
+  net::Address address_{.is_unix = true, .path = dir_ / "s", .host = {}, .port = 0};
   Answer answer_;
   AnswerService service_{answer_};
-  std::unique_ptr<ServerTls> tls_;
+  std::unique_ptr<net::ServerTls> tls_;
   std::unique_ptr<Server> server_;
 };
 
@@ -276,13 +276,11 @@ TEST_F(OutOfMemoryInTheTransport, CallsOverTls) {
 TEST_F(OutOfMemoryInTheTransport, ContextsOfTls) {
   const test::TestAuthority authority;
   const test::PemIdentity identity = authority.Issue();
-  const TlsOptions server{.certificate = identity.certificate,
-                          .private_key = identity.key,
-                          .client_ca = authority.pem()};
-  const ClientTlsOptions client{.enabled = true,
-                                .ca = authority.pem(),
-                                .certificate = identity.certificate,
-                                .private_key = identity.key};
+  const net::ServerTlsSettings server{.certificate = identity.certificate,
+                                      .private_key = identity.key,
+                                      .client_ca = authority.pem()};
+  const net::ClientTlsSettings client{
+      .ca = authority.pem(), .certificate = identity.certificate, .private_key = identity.key};
   const auto fails_each = [](const auto& make) {
     for (int64_t n = 1;; n += 397) {
       bool made = false;
@@ -302,8 +300,8 @@ TEST_F(OutOfMemoryInTheTransport, ContextsOfTls) {
       }
     }
   };
-  EXPECT_GT(fails_each([&] { return ServerTls::Create(server, {}).ok(); }), 500);
-  EXPECT_GT(fails_each([&] { return ClientTls::Create(client).ok(); }), 500);
+  EXPECT_GT(fails_each([&] { return net::ServerTls::Create(server).ok(); }), 500);
+  EXPECT_GT(fails_each([&] { return net::ClientTls::Create(client).ok(); }), 500);
 }
 
 TEST_F(OutOfMemoryInTheTransport, AServerEndsWithoutMemory) {

@@ -107,8 +107,8 @@ def self_test(_):
     rows[3] = "3,Somebody,Renamed,edge,core/a_test:Many.E1ThisHappens core/a_test:Many.Gone"
     rows[4] = "4,Somebody,Commented out,edge,core/a_test:Other.Off"
     rows[5] = "5,Somebody,No such program,edge,core/b_test:Many.E1ThisHappens"
-    rows[6] = "6,Somebody,In Python,edge,cli/c_test:test_e2_of_images"
-    rows[7] = "7,Somebody,In Python too,edge,cli/c_test:test_gone"
+    rows[6] = "6,Somebody,In Python,edge,cbt/c_test:test_e2_of_images"
+    rows[7] = "7,Somebody,In Python too,edge,cbt/c_test:test_gone"
     rows[8] = "8,Somebody,,edge,core/a_test:Many.E1ThisHappens"
     with tempfile.TemporaryDirectory() as scratch:
         root = pathlib.Path(scratch)
@@ -116,13 +116,13 @@ def self_test(_):
             TABLE: "\n".join(rows) + "\n",
             "tests/core/a_test.cc": scenarios + "\n// TEST(Other, Off)\nTEST_F(Other, NoE13Here) {}\n"
                                     "  EXPECT_TRUE(rc::check(f));\n  rc::check([&] {\n",
-            "tests/cli/c_test.py": "class C:\n    def test_e2_of_images(self):\n        pass\n",
+            "tests/cbt/c_test.py": "class C:\n    def test_e2_of_images(self):\n        pass\n",
         })
         common.expect_findings(check(argparse.Namespace(root=root)), [
             "table.csv:4: core/a_test has no test Many.Gone",
             "table.csv:5: core/a_test has no test Other.Off",
             "table.csv:6: there is no test program core/b_test",
-            "table.csv:8: cli/c_test has no test test_gone",
+            "table.csv:8: cbt/c_test has no test test_gone",
             "table.csv:9: not 5 cells",
             f"the numbers are not 1 to {DISASTERS}",
             "no test has scenario E13",

@@ -12,7 +12,7 @@ from disasters import tests_of
 STATEMENTS = [f"S{n}" for n in range(1, 22)] + [f"A{n}" for n in range(1, 18)]
 # What no component does yet.
 NOT_BUILT = set()
-FOLDER = "kube/"
+FOLDERS = ("kube/", "cluster/", "sidecar/", "revisions/")
 NUMBER = re.compile(r"(?:\.|And)([SA]\d+)(?=[A-Z])|_([sa]\d+)(?=_)")
 
 
@@ -20,7 +20,7 @@ def check(arguments, not_built=frozenset(NOT_BUILT)):
     found = set()
     findings = []
     for program, tests in tests_of(pathlib.Path(arguments.root)).items():
-        if not program.startswith(FOLDER):
+        if not program.startswith(FOLDERS):
             continue
         for test in tests:
             for numbers in NUMBER.findall(test):
@@ -42,7 +42,7 @@ def self_test(_):
         common.plant(root, {
             "tests/kube/a_test.cc": "\n".join(f"TEST(Many, {s}IsSo) {{}}" for s in built) +
                                     "\n// TEST(Many, S2IsCommentedOut)\nTEST(Many, S99IsNone) {}\n",
-            "tests/kube/b_test.py": "class C:\n    def test_s3_is_so(self):\n        pass\n"
+            "tests/revisions/b_test.py": "class C:\n    def test_s3_is_so(self):\n        pass\n"
                                     "    def test_a17_is_built(self):\n        pass\n",
             "tests/other/c_test.cc": "TEST(Many, S4IsElsewhere) {}\n",
         })

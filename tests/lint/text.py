@@ -30,7 +30,7 @@ NOT_ASCII = re.compile(r"[^\x00-\x7f\u2500-\u259f\u00b7]")
 # Parts of hyphenated and longer names are not words.
 RETIRED = re.compile(r"(?<![\w-])(?:[Tt]ells?|[Tt]old|[Nn]obody|[Ww]hoever|[Ii]s none|[Oo]f no kind|"
                      r"[Ii]n peace|[Ff]or ever)(?![\w-])")
-SPEAKING = {"src", "include", "tests", "bench", "fuzz", "docs", "examples", "cmake", "debian", "deploy", ".ci"}
+SPEAKING = {"src", "programs", "include", "tests", "bench", "fuzz", "docs", "examples", "cmake", "debian", "deploy", ".ci"}
 # RapidJSON requires a method of this name of its streams; planted faults keep their names; this check.
 MAY_SPEAK = {"src/kube/object/json.cc", "src/source/lists/json_records.cc", "tests/planted/faults.toml", "tests/lint/text.py"}
 

@@ -20,10 +20,10 @@
 #include "cbt/rpc/server.h"
 #include "cbt/units.h"
 #include "ops/http_page.h"
-#include "rpc/support/fixture.h"
-#include "rpc/support/list_all.h"
-#include "support/files.h"
-#include "support/status.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/rpc/support/list_all.h"
+#include "tests/support/files.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace ops_test {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "cbt/wire/checker.h"
+#include "net/listen_address.h"
 #include "rpc/client/connect.h"
 #include "rpc/client/inbound_stream.h"
 #include "rpc/client/remote_cursor.h"
@@ -19,7 +20,6 @@
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/contract.h"
 #include "rpc/contract/source_version.h"
-#include "rpc/transport/listen_address.h"
 
 namespace cbt::rpc {
 namespace {
@@ -501,7 +501,7 @@ absl::StatusOr<uint64_t> RemoteCursorImpl::DoNext(ExtentBatch& batch) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RemoteCursor>> RemoteCursor::Open(const ListRequest& request) {
-  absl::StatusOr<Address> address = ParseAddress(request.address);
+  absl::StatusOr<net::Address> address = net::ParseAddress(request.address);
   if (!address.ok()) return address.status();
   const auto connect = [address = *std::move(address), tls = request.tls] {
     return ConnectForConsumer(address, tls);

@@ -55,7 +55,8 @@ std::optional<std::string> Difference(const std::vector<Extent>& expected,
   return std::nullopt;
 }
 
-ConformanceChecker::ConformanceChecker(const ConformanceOptions& options, const Address& address,
+ConformanceChecker::ConformanceChecker(const ConformanceOptions& options,
+                                       const net::Address& address,
                                        std::shared_ptr<Channel> channel)
     : options_(options),
       contract_(ContractOf(options.request.api)),

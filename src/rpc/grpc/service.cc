@@ -8,7 +8,7 @@
 #include "rpc/contract/server_event.h"
 #include "rpc/contract/status.h"
 #include "rpc/grpc/call.h"
-#include "rpc/outbound/open_streams.h"
+#include "rpc/server/open_streams.h"
 #include "rpc/server/provider_services.h"
 #include "rpc/server/small_calls.h"
 

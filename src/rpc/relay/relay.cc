@@ -10,18 +10,18 @@
 #include "cbt/executor.h"
 #include "cbt/units.h"
 #include "cbt/version.h"
+#include "net/listen_address.h"
+#include "net/loop_threads.h"
 #include "rpc/client/connect.h"
 #include "rpc/contract/server_event.h"
 #include "rpc/contract/status.h"
+#include "rpc/http2/server.h"
 #include "rpc/relay/plugin_errors.h"
 #include "rpc/relay/plugin_watch.h"
 #include "rpc/relay/relay_feed.h"
 #include "rpc/relay/remote_provider.h"
 #include "rpc/server/service_host.h"
 #include "rpc/server/services.h"
-#include "rpc/transport/http2/loop_threads.h"
-#include "rpc/transport/http2/server.h"
-#include "rpc/transport/listen_address.h"
 
 namespace cbt::rpc {
 namespace {
@@ -67,7 +67,7 @@ ServicePlan PlanOf(const RelayOptions& options, const Telemetry& telemetry) {
 class Relay::Impl {
  public:
   // `plugin`: a channel for each of `loops`.
-  Impl(const RelayOptions& options, std::unique_ptr<http2::LoopThreads> loops,
+  Impl(const RelayOptions& options, std::unique_ptr<net::LoopThreads> loops,
        std::vector<std::shared_ptr<Channel>> plugin)
       : loops_(std::move(loops)),
         telemetry_(options.telemetry),
@@ -114,7 +114,7 @@ class Relay::Impl {
     };
   }
 
-  const std::unique_ptr<http2::LoopThreads> loops_;  // of both sides
+  const std::unique_ptr<net::LoopThreads> loops_;  // of both sides
   const LimitedTelemetry telemetry_;
   ServiceHost host_;
   // In the loop of its client's connection, a message is passed on without a hand-over.
@@ -130,12 +130,12 @@ class Relay::Impl {
 
 absl::StatusOr<std::unique_ptr<Relay>> Relay::Start(const RelayOptions& options) try {
   if (absl::Status status = CheckOptions(options); !status.ok()) return status;
-  absl::StatusOr<Address> plugin = ParseAddress(options.plugin);
+  absl::StatusOr<net::Address> plugin = net::ParseAddress(options.plugin);
   if (!plugin.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("plugin: ", plugin.status().message()));
   }
-  absl::StatusOr<std::unique_ptr<http2::LoopThreads>> loops =
-      http2::LoopThreads::Create(http2::ServerLimits().loops);
+  absl::StatusOr<std::unique_ptr<net::LoopThreads>> loops =
+      net::LoopThreads::Create(http2::ServerLimits().loops);
   if (!loops.ok()) return loops.status();
   absl::StatusOr<std::vector<std::shared_ptr<Channel>>> channels =
       ConnectInLoops(*plugin, options.plugin_tls, **loops);

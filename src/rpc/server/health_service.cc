@@ -11,7 +11,7 @@
 #include "absl/strings/cord.h"
 #include "rpc/contract/server_event.h"
 #include "rpc/contract/status.h"
-#include "rpc/outbound/timed_call.h"
+#include "rpc/server/timed_call.h"
 #include "rpc/transport/flat_message.h"
 #include "wire/proto_reader.h"
 #include "wire/proto_writer.h"

@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "cbt/rpc/telemetry.h"
-#include "rpc/outbound/open_streams.h"
+#include "rpc/server/open_streams.h"
 #include "rpc/server/small_calls.h"
 #include "rpc/transport/server_call.h"
 

@@ -5,6 +5,7 @@
 
 #include "cbt/units.h"
 #include "rpc/contract/server_event.h"
+#include "rpc/http2/tls_options.h"
 
 namespace cbt::rpc {
 namespace {
@@ -48,29 +49,29 @@ http2::ServerLimits LimitsOf(const Listener::Options& options) {
   return limits;
 }
 
-http2::NewServerSsl SslFrom(http2::ServerTls* tls) {
+http2::NewServerSsl SslFrom(net::ServerTls* tls) {
   if (tls == nullptr) return {};
-  return [tls]() -> absl::StatusOr<http2::OwnedSsl> {
-    absl::StatusOr<http2::Ssl> made = tls->NewConnection();
+  return [tls]() -> absl::StatusOr<net::OwnedSsl> {
+    absl::StatusOr<net::Ssl> made = tls->NewConnection();
     if (!made.ok()) return made.status();
-    return http2::OwnedSsl(made->release());
+    return net::OwnedSsl(made->release());
   };
 }
 
 }  // namespace
 
-Listener::Listener(const Options& options, std::unique_ptr<http2::ServerTls> tls)
+Listener::Listener(const Options& options, std::unique_ptr<net::ServerTls> tls)
     : state_(options.state),
       telemetry_(options.telemetry),
       interval_(std::clamp(options.stall_timeout / 4, kLeastLookInterval, kMostLookInterval)),
       tls_(std::move(tls)) {}
 
-absl::StatusOr<std::unique_ptr<Listener>> Listener::Start(const Address& address,
+absl::StatusOr<std::unique_ptr<Listener>> Listener::Start(const net::Address& address,
                                                           const Options& options,
                                                           const std::vector<Service*>& services,
-                                                          http2::LoopThreads* loops) {
-  absl::StatusOr<std::unique_ptr<http2::ServerTls>> tls =
-      http2::ServerTls::Create(options.tls, options.telemetry);
+                                                          net::LoopThreads* loops) {
+  absl::StatusOr<std::unique_ptr<net::ServerTls>> tls =
+      http2::MakeServerTls(options.tls, options.telemetry);
   if (!tls.ok()) return tls.status();
   std::unique_ptr<Listener> listener(new Listener(options, *std::move(tls)));
   absl::StatusOr<std::unique_ptr<http2::Server>> server =
@@ -89,11 +90,11 @@ void Listener::Look() {
   while (!closing_) {
     lock.unlock();
     if (tls_ != nullptr) {
-      const http2::ServerTls::Change change = tls_->TakeClientCaChange();
-      if (change != http2::ServerTls::Change::kNone) {
+      const net::ServerTls::Change change = tls_->TakeClientCaChange();
+      if (change != net::ServerTls::Change::kNone) {
         // The previous authority admitted them.
         server_->CloseConnections();
-        Report(telemetry_, change == http2::ServerTls::Change::kChanged
+        Report(telemetry_, change == net::ServerTls::Change::kChanged
                                ? ServerEvent::kClientCaChanged
                                : ServerEvent::kClientCaUnusable);
       }

@@ -15,10 +15,10 @@
 #include "absl/status/statusor.h"
 #include "cbt/rpc/options.h"
 #include "cbt/rpc/telemetry.h"
-#include "rpc/transport/http2/loop_threads.h"
-#include "rpc/transport/http2/server.h"
-#include "rpc/transport/http2/tls_context.h"
-#include "rpc/transport/listen_address.h"
+#include "net/listen_address.h"
+#include "net/loop_threads.h"
+#include "net/tls_context.h"
+#include "rpc/http2/server.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
@@ -43,29 +43,29 @@ class Listener {
   // use,
   //         UNAVAILABLE if listening fails, errors of reading a file. Throws std::system_error if
   //         no thread can be started.
-  static absl::StatusOr<std::unique_ptr<Listener>> Start(const Address& address,
+  static absl::StatusOr<std::unique_ptr<Listener>> Start(const net::Address& address,
                                                          const Options& options,
                                                          const std::vector<Service*>& services,
-                                                         http2::LoopThreads* loops = nullptr);
+                                                         net::LoopThreads* loops = nullptr);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
   // With the port that was chosen if none was given.
-  const Address& address() const noexcept { return server_->address(); }
+  const net::Address& address() const noexcept { return server_->address(); }
 
   // Cancels the open calls after a fraction of a second and closes the connections. Also done by
   // the destructor.
   void Shutdown();
 
  private:
-  Listener(const Options& options, std::unique_ptr<http2::ServerTls> tls);
+  Listener(const Options& options, std::unique_ptr<net::ServerTls> tls);
   void Look();
 
   const std::function<void(const http2::Server& server)> state_;
   const Telemetry telemetry_;
-  const std::chrono::milliseconds interval_;     // between two looks
-  const std::unique_ptr<http2::ServerTls> tls_;  // null without TLS
+  const std::chrono::milliseconds interval_;   // between two looks
+  const std::unique_ptr<net::ServerTls> tls_;  // null without TLS
   std::unique_ptr<http2::Server> server_;
   std::mutex mutex_;
   std::condition_variable changed_;

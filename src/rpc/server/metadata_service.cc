@@ -6,7 +6,7 @@
 
 #include "rpc/contract/server_event.h"
 #include "rpc/contract/status.h"
-#include "rpc/outbound/stream_telemetry.h"
+#include "rpc/server/stream_telemetry.h"
 #include "rpc/transport/flat_message.h"
 
 namespace cbt::rpc {

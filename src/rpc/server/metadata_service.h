@@ -12,9 +12,9 @@
 #include "cbt/rpc/telemetry.h"
 #include "rpc/access/admission.h"
 #include "rpc/contract/contract.h"
-#include "rpc/outbound/open_streams.h"
-#include "rpc/outbound/outbound_feed.h"
-#include "rpc/outbound/server_stream.h"
+#include "rpc/server/open_streams.h"
+#include "rpc/server/outbound_feed.h"
+#include "rpc/server/server_stream.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {

@@ -14,9 +14,9 @@
 #include "rpc/contract/source_version.h"
 #include "rpc/contract/starting_offset.h"
 #include "rpc/contract/status.h"
-#include "rpc/outbound/message_producer.h"
-#include "rpc/outbound/stream_telemetry.h"
-#include "rpc/outbound/timed_call.h"
+#include "rpc/server/message_producer.h"
+#include "rpc/server/stream_telemetry.h"
+#include "rpc/server/timed_call.h"
 #include "rpc/transport/flat_message.h"
 #include "wire/proto_writer.h"
 

@@ -12,7 +12,7 @@
 #include "rpc/access/admission.h"
 #include "rpc/contract/contract.h"
 #include "rpc/contract/page_token.h"
-#include "rpc/outbound/open_streams.h"
+#include "rpc/server/open_streams.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {

@@ -8,7 +8,7 @@
 #include "cbt/executor.h"
 #include "cbt/provider.h"
 #include "cbt/rpc/server.h"
-#include "rpc/outbound/open_streams.h"
+#include "rpc/server/open_streams.h"
 #include "rpc/server/services.h"
 #include "rpc/server/small_calls.h"
 #include "rpc/transport/server_call.h"

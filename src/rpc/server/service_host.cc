@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "cbt/units.h"
-#include "rpc/transport/listen_address.h"
+#include "net/listen_address.h"
 
 namespace cbt::rpc {
 namespace {
@@ -90,8 +90,8 @@ void ServiceHost::ReportState(const http2::Server& server) const {
 
 absl::Status ServiceHost::Listen(const std::string& address, const TlsOptions& tls,
                                  const ConnectionOptions& connection, size_t max_streams,
-                                 const std::vector<Service*>& services, http2::LoopThreads* loops) {
-  const absl::StatusOr<Address> parsed = ParseAddress(address);
+                                 const std::vector<Service*>& services, net::LoopThreads* loops) {
+  const absl::StatusOr<net::Address> parsed = net::ParseAddress(address);
   if (!parsed.ok()) return parsed.status();
   std::vector<Service*> all = {&health_};
   all.insert(all.end(), services.begin(), services.end());

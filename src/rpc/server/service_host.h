@@ -11,11 +11,11 @@
 #include "absl/status/status.h"
 #include "cbt/rpc/server.h"
 #include "cbt/rpc/telemetry.h"
-#include "rpc/outbound/open_streams.h"
+#include "net/loop_threads.h"
 #include "rpc/server/health_service.h"
 #include "rpc/server/listener.h"
+#include "rpc/server/open_streams.h"
 #include "rpc/server/small_calls.h"
-#include "rpc/transport/http2/loop_threads.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
@@ -38,7 +38,7 @@ class ServiceHost {
   // http2::Server. Call once.
   absl::Status Listen(const std::string& address, const TlsOptions& tls,
                       const ConnectionOptions& connection, size_t max_streams,
-                      const std::vector<Service*>& services, http2::LoopThreads* loops = nullptr);
+                      const std::vector<Service*>& services, net::LoopThreads* loops = nullptr);
 
   int port() const noexcept { return port_; }
   const std::string& address() const noexcept { return text_; }

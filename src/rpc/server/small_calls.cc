@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "rpc/contract/server_event.h"
 #include "rpc/contract/status.h"
-#include "rpc/outbound/timed_call.h"
+#include "rpc/server/timed_call.h"
 #include "rpc/transport/flat_message.h"
 
 namespace cbt::rpc {

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/rpc/telemetry.h"
 #include "cbt/units.h"
-#include "rpc/outbound/open_streams.h"
+#include "rpc/server/open_streams.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {

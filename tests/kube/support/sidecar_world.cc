@@ -1,4 +1,4 @@
-#include "kube/support/sidecar_world.h"
+#include "tests/kube/support/sidecar_world.h"
 
 #include <atomic>
 #include <stdexcept>
@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/kube/config.h"
 #include "cbt/kube/object.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace {

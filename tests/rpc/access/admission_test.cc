@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "rpc/server/services.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace admission_test {

@@ -16,11 +16,11 @@
 #include "cbt/rpc/session_store.h"
 #include "cbt/units.h"
 #include "rpc/contract/contract.h"
-#include "rpc/support/providers.h"
-#include "rpc/support/raw_call.h"
-#include "support/figures.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/rpc/support/providers.h"
+#include "tests/rpc/support/raw_call.h"
+#include "tests/support/figures.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 namespace existence_test {

@@ -18,12 +18,12 @@
 
 #include "cbt/transform.h"
 #include "cbt/units.h"
-#include "rpc/support/descriptors.h"
-#include "rpc/support/fake_server.h"
-#include "rpc/support/fixture.h"
-#include "rpc/support/list_all.h"
-#include "support/generators.h"
-#include "support/status.h"
+#include "tests/rpc/support/descriptors.h"
+#include "tests/rpc/support/fake_server.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/rpc/support/list_all.h"
+#include "tests/support/generators.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace client_test {

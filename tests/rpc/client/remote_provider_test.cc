@@ -13,11 +13,11 @@
 
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
-#include "rpc/support/fake_server.h"
-#include "rpc/support/fault_proxy.h"
-#include "rpc/support/fixture.h"
-#include "rpc/support/list_all.h"
-#include "support/status.h"
+#include "tests/rpc/support/fake_server.h"
+#include "tests/rpc/support/fault_proxy.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/rpc/support/list_all.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace remote_provider_test {

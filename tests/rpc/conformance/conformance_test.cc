@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "cbt/units.h"
-#include "rpc/support/fixture.h"
-#include "rpc/support/planted_server.h"
-#include "support/status.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/rpc/support/planted_server.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace conformance_test {

@@ -27,10 +27,10 @@
 #include "rpc/contract/status.h"
 #include "rpc/grpc/call.h"
 #include "rpc/grpc/convert.h"
-#include "rpc/support/fixture.h"
-#include "rpc/support/raw_call.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/rpc/support/raw_call.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::rpc {
 namespace service_test {

@@ -19,11 +19,11 @@
 #include "first_revision.pb.h"
 #include "list_snapshot_deltas.pb.h"
 #include "rpc/contract/page_token.h"
-#include "rpc/support/access_parts.h"
-#include "rpc/support/fixture.h"
-#include "rpc/support/list_all.h"
-#include "support/generators.h"
-#include "support/status.h"
+#include "tests/rpc/support/access_parts.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/rpc/support/list_all.h"
+#include "tests/support/generators.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace apis_test {

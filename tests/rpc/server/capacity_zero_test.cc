@@ -5,10 +5,10 @@
 #include <string>
 
 #include "cbt/rpc/server.h"
-#include "rpc/support/fake_server.h"
-#include "rpc/support/fixture.h"
-#include "rpc/support/sidecar.h"
-#include "support/status.h"
+#include "tests/rpc/support/fake_server.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/rpc/support/sidecar.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace capacity_zero_test {

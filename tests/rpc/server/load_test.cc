@@ -13,9 +13,9 @@
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
 #include "cbt/units.h"
-#include "rpc/support/descriptors.h"
-#include "rpc/support/fixture.h"
-#include "support/status.h"
+#include "tests/rpc/support/descriptors.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace load_test {

@@ -23,11 +23,11 @@
 #include "cbt/rpc/server.h"
 #include "cbt/transform.h"
 #include "cbt/units.h"
-#include "rpc/support/fixture.h"
-#include "rpc/support/list_all.h"
-#include "rpc/support/planted_server.h"
-#include "support/generators.h"
-#include "support/status.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/rpc/support/list_all.h"
+#include "tests/rpc/support/planted_server.h"
+#include "tests/support/generators.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace options_test {

@@ -10,8 +10,8 @@
 
 #include "cbt/units.h"
 #include "list_snapshot_deltas.pb.h"
-#include "rpc/support/fixture.h"
-#include "support/status.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace paged_service_test {

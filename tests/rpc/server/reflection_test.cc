@@ -22,8 +22,8 @@
 #include "cbt/rpc/server.h"
 #include "cbt/rpc/session_store.h"
 #include "cbt/units.h"
-#include "rpc/support/fixture.h"
-#include "support/status.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace reflection_test {

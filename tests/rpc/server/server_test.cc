@@ -22,11 +22,11 @@
 #include "cbt/rpc/client.h"
 #include "cbt/version.h"
 #include "csi.pb.h"
+#include "net/listen_address.h"
 #include "rpc/server/identity_service.h"
-#include "rpc/support/fixture.h"
-#include "rpc/transport/listen_address.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 namespace server_test {
@@ -63,7 +63,7 @@ bool Serves(const std::string& address) { return TryList(address).ok(); }
 
 TEST(Address, Parses) {
   const auto parse = [](const std::string& text) {
-    const absl::StatusOr<rpc::Address> address = rpc::ParseAddress(text);
+    const absl::StatusOr<net::Address> address = net::ParseAddress(text);
     return address.ok() ? address->ToString() + " " + address->GrpcTarget() : "refused";
   };
   EXPECT_EQ(parse("unix:///csi/csi.sock"), "unix:///csi/csi.sock unix:/csi/csi.sock");

@@ -12,7 +12,7 @@
 #include "cbt/rpc/access.h"
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/session_store.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 

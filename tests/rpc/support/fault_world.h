@@ -21,12 +21,12 @@
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/server.h"
-#include "reference/volume.h"
-#include "rpc/support/fault_proxy.h"
-#include "rpc/support/providers.h"
-#include "rpc/support/truth.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/reference/volume.h"
+#include "tests/rpc/support/fault_proxy.h"
+#include "tests/rpc/support/providers.h"
+#include "tests/rpc/support/truth.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 

@@ -15,9 +15,9 @@
 
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/server.h"
-#include "rpc/support/fixture.h"
-#include "support/files.h"
-#include "support/status.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/support/files.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace tls_test {

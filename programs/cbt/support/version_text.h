@@ -1,0 +1,22 @@
+// The output of `cbt --version`.
+#ifndef CBT_PROGRAMS_CBT_SUPPORT_VERSION_TEXT_H_
+#define CBT_PROGRAMS_CBT_SUPPORT_VERSION_TEXT_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace cbt::cli {
+
+// The version, the instruction-set levels of this machine and the kernels in use; ends with a
+// newline.
+std::string VersionText();
+
+// OK unless CBT_SIMD requests an unavailable level: results of other kernels would mislead anyone
+// who uses it to find a fault.
+// Errors: INVALID_ARGUMENT.
+absl::Status CheckSimdRequest();
+
+}  // namespace cbt::cli
+
+#endif  // CBT_PROGRAMS_CBT_SUPPORT_VERSION_TEXT_H_
