@@ -86,13 +86,7 @@ using Answer = std::vector<absl::Cord>;
 
 class Sender final : public CallHandler {
  public:
-  Sender(ServerCall& call, const Answer& answer) : call_(call), answer_(answer) {
-    call_.StartRead();
-  }
-  void OnReadDone(bool ok, absl::Cord) override {
-    if (!ok) return call_.Finish(absl::Status(absl::StatusCode::kInvalidArgument, ""));
-    Next();
-  }
+  Sender(ServerCall& call, const Answer& answer) : call_(call), answer_(answer) { Next(); }
   void OnWriteDone(bool ok) override {
     if (!ok) return call_.Finish(absl::Status(absl::StatusCode::kCancelled, ""));
     Next();
@@ -118,9 +112,10 @@ class Sender final : public CallHandler {
 class AnswerService final : public Service {
  public:
   explicit AnswerService(const Answer& answer) {
-    AddMethod("/t/Answer", [&answer](ServerCall& call) -> absl::StatusOr<CallHandler*> {
-      return new Sender(call, answer);
-    });
+    AddMethod("/t/Answer",
+              [&answer](ServerCall& call, const absl::Cord&) -> absl::StatusOr<CallHandler*> {
+                return new Sender(call, answer);
+              });
   }
 };
 

@@ -41,11 +41,13 @@ class GrpcService::Impl {
       : telemetry_(options.telemetry),
         registry_(options.stream.max_streams, options.stream.stall_timeout,
                   options.stream.total_time),
+        half_requests_(options.stream.max_streams, options.stream.stall_timeout),
         small_calls_(options.stream.stall_timeout, telemetry_.get()),
         services_(provider, (options.telemetry = telemetry_.get(), options), registry_,
                   small_calls_) {}
 
   OpenStreams& registry() noexcept { return registry_; }
+  HalfRequests& half_requests() noexcept { return half_requests_; }
   const ProviderServices& services() const noexcept { return services_; }
 
  private:
@@ -53,6 +55,7 @@ class GrpcService::Impl {
   // the registry.
   const LimitedTelemetry telemetry_;
   OpenStreams registry_;
+  HalfRequests half_requests_;
   SmallCalls small_calls_;
   ProviderServices services_;
 };
@@ -74,7 +77,7 @@ GrpcService::GrpcService(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
   for (const cbt::rpc::Service* const service : impl_->services().services()) {
     for (const cbt::rpc::Service::Method& method : service->methods()) {
       AddMethod(NewMethod(method));
-      MarkMethodRawCallback(index++, NewHandler(method));
+      MarkMethodRawCallback(index++, NewHandler(method, impl_->half_requests()));
     }
   }
 }
@@ -83,7 +86,9 @@ GrpcService::~GrpcService() { Shutdown(milliseconds{0}); }
 
 void GrpcService::Shutdown(milliseconds grace) {
   impl_->registry().StartDrain(grace);
+  impl_->half_requests().calls().StartDrain(grace);
   impl_->registry().FinishDrain();
+  impl_->half_requests().calls().FinishDrain();
 }
 
 size_t GrpcService::open_streams() const noexcept { return impl_->registry().open_streams(); }

@@ -40,9 +40,9 @@ class MetadataService final : public Service {
     bool open = true;
   };
 
-  absl::StatusOr<CallHandler*> Open(const MethodContract& method, ServerCall& call);
-  void Begin(const MethodContract& method, const std::shared_ptr<ServerStream>& stream,
-             const absl::Cord& request);
+  absl::StatusOr<CallHandler*> Open(const MethodContract& method, ServerCall& call,
+                                    const absl::Cord& request);
+  void Admit(MetadataRequest request, const std::shared_ptr<ServerStream>& stream);
 
   const Contract& contract_;
   Admission& admission_;

@@ -77,7 +77,7 @@ void ServiceHost::ReportState(const http2::Server& server) const {
   const OpenStreams::Counts watches = health_.Count();
   telemetry_.observer->OnState({.connections = server.connections(),
                                 .streams = streams.open,
-                                .waiting = streams.waiting,
+                                .waiting = server.waiting(),
                                 .small_calls = small.open,
                                 .health_watches = watches.open,
                                 .overdue = streams.overdue + small.overdue + watches.overdue,

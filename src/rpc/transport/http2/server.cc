@@ -141,6 +141,8 @@ size_t Server::connections() const noexcept { return parts_->shared.connections.
 
 size_t Server::memory() const noexcept { return parts_->shared.memory->used(); }
 
+size_t Server::waiting() const noexcept { return parts_->shared.waiting.load(); }
+
 uint64_t Server::accepted() const noexcept { return parts_->shared.accepted.load(); }
 
 const Traffic& Server::traffic() const noexcept { return parts_->shared.traffic; }

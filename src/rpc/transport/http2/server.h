@@ -74,6 +74,9 @@ class Server {
   // Bytes; see ServerLimits::memory_bytes.
   size_t memory() const noexcept;
 
+  // Calls whose request has not fully arrived.
+  size_t waiting() const noexcept;
+
   // Connections accepted since the start, without refused ones.
   uint64_t accepted() const noexcept;
   const Traffic& traffic() const noexcept;

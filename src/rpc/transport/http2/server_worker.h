@@ -35,6 +35,7 @@ struct ServerShared {
   std::atomic<size_t> leaving{0};  // bytes of connections that were chosen to end
   size_t workers = 1;
   std::atomic<size_t> connections{0};
+  std::atomic<size_t> waiting{0};  // calls whose request has not arrived
   std::atomic<uint64_t> accepted{0};
   Traffic traffic;
 };
