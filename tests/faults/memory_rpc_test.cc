@@ -538,7 +538,7 @@ TEST_F(OutOfMemoryInServices, WithoutThreadsAServerDoesNotStart) {
     if (setrlimit(RLIMIT_AS, &room) != 0) _exit(2);
     ServerOptions options;
     options.listen = address;
-    options.stream.threads = 1024;
+    options.service.stream.threads = 1024;
     _exit(absl::IsResourceExhausted(Server::Start(provider, options).status()) ? 0 : 1);
   }
   int status = 0;

@@ -357,11 +357,11 @@ TEST_F(OutOfMemoryInTheTransport, ARelayAndItsPlugin) {
   });
   rpc::ServerOptions plugin_options;
   plugin_options.listen = "unix://" + (dir_ / "plugin");
-  plugin_options.stream.threads = 1;
+  plugin_options.service.stream.threads = 1;
   const auto plugin = test::ValueOf(rpc::Server::Start(provider, plugin_options));
   RelayOptions relay_options;
   relay_options.listen = "unix://" + (dir_ / "relay");
-  relay_options.apis = {Api::kCsi};
+  relay_options.service.apis = {Api::kCsi};
   relay_options.plugin = plugin->address();
   const auto relay = test::ValueOf(Relay::Start(relay_options));
   // The relay reconnects by itself after a moment, in each of its loops, which take clients in

@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
 #include "base/fair_places.h"
-#include "cbt/rpc/server.h"
+#include "cbt/rpc/options.h"
 #include "cbt/rpc/telemetry.h"
 #include "rpc/outbound/open_streams.h"
 #include "rpc/outbound/outbound_feed.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/cord.h"
 #include "cbt/executor.h"
 #include "cbt/provider.h"
-#include "cbt/rpc/server.h"
+#include "cbt/rpc/options.h"
 #include "cbt/rpc/telemetry.h"
 #include "rpc/access/admission.h"
 #include "rpc/contract/contract.h"

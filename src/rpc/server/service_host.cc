@@ -63,12 +63,19 @@ absl::Status CheckConnectionOptions(const ConnectionOptions& connection) {
   return absl::OkStatus();
 }
 
-ServiceHost::ServiceHost(const StreamOptions& options, const Telemetry& telemetry)
-    : telemetry_(telemetry),
-      stall_timeout_(options.stall_timeout),
-      registry_(options.max_streams, options.stall_timeout, options.total_time),
-      small_calls_(options.stall_timeout, telemetry),
-      health_(small_calls_, options.stall_timeout, telemetry) {}
+ServiceHost::ServiceHost(const ServiceOptions& options)
+    : limited_(options.telemetry),
+      telemetry_(limited_.get()),
+      max_streams_(options.stream.max_streams),
+      stall_timeout_(options.stream.stall_timeout),
+      registry_(max_streams_, stall_timeout_, options.stream.total_time),
+      small_calls_(stall_timeout_, telemetry_),
+      health_(small_calls_, stall_timeout_, telemetry_) {}
+
+ServiceOptions ServiceHost::Limited(ServiceOptions options) const {
+  options.telemetry = telemetry_;
+  return options;
+}
 
 void ServiceHost::ReportState(const http2::Server& server) const {
   if (telemetry_.observer == nullptr) return;
@@ -89,7 +96,7 @@ void ServiceHost::ReportState(const http2::Server& server) const {
 }
 
 absl::Status ServiceHost::Listen(const std::string& address, const TlsOptions& tls,
-                                 const ConnectionOptions& connection, size_t max_streams,
+                                 const ConnectionOptions& connection,
                                  const std::vector<Service*>& services, http2::LoopThreads* loops) {
   const absl::StatusOr<Address> parsed = ParseAddress(address);
   if (!parsed.ok()) return parsed.status();
@@ -99,7 +106,7 @@ absl::Status ServiceHost::Listen(const std::string& address, const TlsOptions& t
       Listener::Start(*parsed,
                       {.tls = tls,
                        .connection = connection,
-                       .max_streams = max_streams,
+                       .max_streams = max_streams_,
                        .stall_timeout = stall_timeout_,
                        .telemetry = telemetry_,
                        .state = [this](const http2::Server& server) { ReportState(server); }},

@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "cbt/rpc/server.h"
+#include "cbt/rpc/service_options.h"
 #include "cbt/rpc/telemetry.h"
+#include "rpc/contract/server_event.h"
 #include "rpc/outbound/open_streams.h"
 #include "rpc/server/health_service.h"
 #include "rpc/server/listener.h"
@@ -26,19 +27,22 @@ absl::Status CheckConnectionOptions(const ConnectionOptions& connection);
 
 class ServiceHost {
  public:
-  ServiceHost(const StreamOptions& options, const Telemetry& telemetry);
+  // `options` are those of the services.
+  explicit ServiceHost(const ServiceOptions& options);
   ~ServiceHost() = default;
   ServiceHost(const ServiceHost&) = delete;
   ServiceHost& operator=(const ServiceHost&) = delete;
 
   OpenStreams& registry() noexcept { return registry_; }
   SmallCalls& small_calls() noexcept { return small_calls_; }
+  // `options` with a limited log.
+  ServiceOptions Limited(ServiceOptions options) const;
 
   // Listens and serves `services`, which must live until Shutdown() has returned. `loops`: see
   // http2::Server. Call once.
   absl::Status Listen(const std::string& address, const TlsOptions& tls,
-                      const ConnectionOptions& connection, size_t max_streams,
-                      const std::vector<Service*>& services, http2::LoopThreads* loops = nullptr);
+                      const ConnectionOptions& connection, const std::vector<Service*>& services,
+                      http2::LoopThreads* loops = nullptr);
 
   int port() const noexcept { return port_; }
   const std::string& address() const noexcept { return text_; }
@@ -52,7 +56,9 @@ class ServiceHost {
  private:
   void ReportState(const http2::Server& server) const;
 
+  const LimitedTelemetry limited_;
   const Telemetry telemetry_;
+  const size_t max_streams_;
   const std::chrono::milliseconds stall_timeout_;
   OpenStreams registry_;
   SmallCalls small_calls_;

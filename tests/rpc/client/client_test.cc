@@ -523,7 +523,7 @@ TEST(Client, E13ResumesThroughAServerThatIsStoppedAndStartedAgain) {
   const TempDir dir;
   rpc::ServerOptions options;
   options.listen = "unix://" + (dir / "s");
-  options.stream.message_bytes = 4096;
+  options.service.stream.message_bytes = 4096;
   for (const bool as_blocks : {false, true}) {
     // Slow enough to be interrupted several times.
     FunctionProvider provider([&](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {

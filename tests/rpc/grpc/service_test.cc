@@ -320,7 +320,7 @@ class Embedded : public testing::Test {
         }) {}
   ~Embedded() override { Stop(); }
 
-  void Start(const GrpcServiceOptions& options) {
+  void Start(const ServiceOptions& options) {
     service_ = test::ValueOf(GrpcService::Create(provider_, options));
     grpc::ServerBuilder builder;
     builder.AddListeningPort(address_, grpc::InsecureServerCredentials());
@@ -406,7 +406,7 @@ TEST_F(Embedded, AShutdownEndsStreamsAsUnavailable) {
 }
 
 TEST_F(Embedded, StreamsAreLimited) {
-  GrpcServiceOptions options;
+  ServiceOptions options;
   options.stream.max_streams = 1;
   Start(options);
   const std::string request = test::Ask{.snapshot = "endless"}.bytes();
@@ -512,7 +512,7 @@ TEST_F(Embedded, ServesBesideAnAsynchronousService) {
 }
 
 TEST_F(Embedded, OptionsOutOfRangeAreNamed) {
-  GrpcServiceOptions options;
+  ServiceOptions options;
   options.stream.message_bytes = 1;
   const absl::Status status = GrpcService::Create(provider_, options).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);

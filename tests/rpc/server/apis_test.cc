@@ -45,8 +45,8 @@ class AllApis : public AccessParts {
       : AccessParts(kToken), provider(std::move(function)) {
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir / "s");
-    options.base_is_handle = base_is_handle;
-    options.stream = stream;
+    options.service.base_is_handle = base_is_handle;
+    options.service.stream = stream;
     Give(options, resolver);
     server = ValueOf(rpc::Server::Start(provider, options));
   }
@@ -254,8 +254,8 @@ TEST(Apis, AccessThatFailsIsNeverAccess) {
     const auto folders = rpc::MakeFolderResolver();
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir / "s");
-    options.apis = {rpc::Api::kKubernetes};
-    options.access = {.authenticator = &odd, .authorizer = &odd, .resolver = folders.get()};
+    options.service.apis = {rpc::Api::kKubernetes};
+    options.service.access = {.authenticator = &odd, .authorizer = &odd, .resolver = folders.get()};
     const auto server = rpc::Server::Start(provider, options);
     ASSERT_OK(server);
     rpc::ListRequest request;
@@ -287,8 +287,9 @@ TEST(Apis, AnAnswerAfterTheServersEndFindsNobody) {
   const auto folders = rpc::MakeFolderResolver();
   rpc::ServerOptions options;
   options.listen = "unix://" + (dir / "s");
-  options.apis = {rpc::Api::kKubernetes};
-  options.access = {.authenticator = &never, .authorizer = &never, .resolver = folders.get()};
+  options.service.apis = {rpc::Api::kKubernetes};
+  options.service.access = {
+      .authenticator = &never, .authorizer = &never, .resolver = folders.get()};
   auto server = rpc::Server::Start(provider, options);
   ASSERT_OK(server);
   rpc::ListRequest request;
@@ -331,9 +332,9 @@ TEST(Apis, YCallsThatWaitForAccessTakeNoStream) {
   const auto folders = rpc::MakeFolderResolver();
   rpc::ServerOptions options;
   options.listen = "127.0.0.1:0";
-  options.apis = {rpc::Api::kKubernetes};
-  options.access = {.authenticator = &slow, .authorizer = &slow, .resolver = folders.get()};
-  options.stream.max_streams = 4;
+  options.service.apis = {rpc::Api::kKubernetes};
+  options.service.access = {.authenticator = &slow, .authorizer = &slow, .resolver = folders.get()};
+  options.service.stream.max_streams = 4;
   auto server = rpc::Server::Start(provider, options);
   ASSERT_OK(server);
   const auto ask = [&](const std::string& token) {
@@ -368,7 +369,7 @@ TEST(Apis, KubernetesIsNotServedWithoutAccessControl) {
   for (const rpc::Api api : {rpc::Api::kKubernetes, rpc::Api::kSession}) {
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir / "s");
-    options.apis = {api};
+    options.service.apis = {api};
     EXPECT_EQ(rpc::Server::Start(provider, options).status().code(), StatusCode::kInvalidArgument);
   }
 }
