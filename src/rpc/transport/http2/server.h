@@ -2,10 +2,13 @@
 #ifndef CBT_RPC_TRANSPORT_HTTP2_SERVER_H_
 #define CBT_RPC_TRANSPORT_HTTP2_SERVER_H_
 
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -13,10 +16,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/descriptor.h"
 #include "cbt/rpc/telemetry.h"
 #include "cbt/units.h"
 #include "rpc/transport/http2/connection.h"
+#include "rpc/transport/http2/event_loop.h"
 #include "rpc/transport/http2/loop_threads.h"
+#include "rpc/transport/http2/memory.h"
 #include "rpc/transport/http2/socket_stream.h"
 #include "rpc/transport/listen_address.h"
 #include "rpc/transport/server_call.h"
@@ -47,7 +53,23 @@ struct ServerLimits {
 // threads; must not block or throw. Empty: no TLS.
 using NewServerSsl = std::function<absl::StatusOr<OwnedSsl>()>;
 
-struct ServerParts;
+// State shared by the workers; all of it is thread safe or constant.
+struct ServerShared {
+  ServerLimits limits;
+  NewServerSsl ssl;
+  Telemetry telemetry;
+  std::map<std::string, const Service::Method*, std::less<>> methods;
+  std::shared_ptr<MemoryAccount> memory = std::make_shared<MemoryAccount>();
+  std::atomic<size_t> leaving{0};  // bytes of connections that were chosen to end
+  size_t workers = 1;
+  std::atomic<size_t> connections{0};
+  std::atomic<size_t> waiting{0};  // calls whose request has not arrived
+  std::atomic<uint64_t> accepted{0};
+  Traffic traffic;
+};
+
+class Acceptor;
+class ServerWorker;
 
 // Serves from Start() on. Thread safe.
 class Server {
@@ -90,9 +112,29 @@ class Server {
   void Shutdown(std::chrono::milliseconds grace) noexcept;
 
  private:
-  explicit Server(std::unique_ptr<ServerParts> parts) noexcept;
+  Server(const Address& address, const ServerLimits& limits, NewServerSsl ssl,
+         const Telemetry& telemetry, LoopThreads* loops);
 
-  const std::unique_ptr<ServerParts> parts_;
+  absl::Status Prepare(const std::vector<Service*>& services);
+  absl::Status Listen();
+  // Run in the first worker's loop.
+  void Take(OwnedDescriptor connection) noexcept;
+  void StopListening() noexcept;
+
+  // Destroyed from the bottom up: the services outlive the loops.
+  Address address_;
+  ServerShared shared_;
+  std::unique_ptr<SocketFile> socket_file_;
+  std::unique_ptr<LoopThreads> own_loops_;
+  LoopThreads* loops_;
+  std::vector<std::unique_ptr<ServerWorker>> workers_;  // one per loop
+  std::vector<std::unique_ptr<Acceptor>> acceptors_;
+  size_t next_worker_ = 0;
+  MemberTask<Server, &Server::StopListening> stop_listening_{*this};
+  std::mutex mutex_;
+  std::condition_variable stopped_;
+  bool listening_ = false;
+  bool stopping_ = false;
   std::mutex shutdown_mutex_;
 };
 
