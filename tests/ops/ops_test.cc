@@ -396,7 +396,7 @@ TEST(Log, E19NothingOfARequestIsEverLogged) {
           rpc::ListRequest request;
           request.address = (*relay)->address();
           request.api = rpc::Api::kKubernetes;
-          request.token = token;
+          request.token = Secret(token);
           request.name_space = std::string("ns");
           request.snapshot_id = snapshot;
           if (*base != '\0') request.base_snapshot_id = base;

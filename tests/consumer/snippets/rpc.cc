@@ -35,7 +35,7 @@ void AskASidecar(cbt::rpc::ListRequest& request, const std::string& token) {
   // [sidecar]
   request.api = cbt::rpc::Api::kKubernetes;
   request.name_space = "prod";
-  request.token = token;                          // never logged
+  request.token = cbt::Secret(token);
   request.snapshot_id = "tuesday";                // a name
   request.base_snapshot_id = "handle-of-monday";  // a handle
   // [/sidecar]

@@ -119,7 +119,7 @@ TEST(Client, SendsWhatItWasAsked) {
   ASSERT_OK(ListAll(request));
   EXPECT_EQ(seen, "none>s -");
   request.base_snapshot_id = "b";
-  request.secrets = {{"user", "root"}};
+  request.secrets.Set("user", "root");
   ASSERT_OK(ListAll(request));
   EXPECT_EQ(seen, "b>s root");
 }
@@ -571,7 +571,7 @@ TEST(Client, E13ResumesThroughAServerThatIsStoppedAndStartedAgain) {
 TEST(Client, E19SecretsAreInNoErrorText) {
   const FakeServer server({.messages = {Variable(10, {{9, 9}})}});
   rpc::ListRequest request = RequestTo(server.address());
-  request.secrets = {{"key", "canary"}};
+  request.secrets.Set("key", "canary");
   EXPECT_THAT(ListAll(request).status().ToString(), Not(HasSubstr("canary")));
 }
 

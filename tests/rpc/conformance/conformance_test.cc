@@ -259,7 +259,7 @@ std::vector<rpc::RuleReport> CheckOurs(rpc::Api api, FunctionProvider::Function 
   const auto server = rpc::Server::Start(provider, server_options);
   EXPECT_OK(server);
   rpc::ConformanceOptions options = OptionsFor(api, (*server)->address());
-  options.request.secrets = secrets;
+  for (const auto& [key, value] : secrets) options.request.secrets.Set(key, value);
   options.call_timeout = std::chrono::seconds(30);
   return Check(options);
 }

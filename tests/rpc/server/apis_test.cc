@@ -126,7 +126,7 @@ TEST(Apis, ProvidersSeeHandlesAndSecretsWhateverTheContract) {
   });
   for (const rpc::Api api : kAllApis) {
     rpc::ListRequest request = apis.Request(api, true);
-    if (api == rpc::Api::kCsi || api == rpc::Api::kPaged) request.secrets["key"] = "own";
+    if (api == rpc::Api::kCsi || api == rpc::Api::kPaged) request.secrets.Set("key", "own");
     EXPECT_OK(ListAll(request)) << rpc::ApiName(api);
   }
   EXPECT_THAT(seen, ElementsAre("ns/a ns/b own", "ns/a ns/b secret-canary",
@@ -162,7 +162,7 @@ TEST(Apis, NobodyLearnsOfSnapshotsWithoutLeave) {
     for (const char* snapshot : {"b", "missing", "../x"}) {
       for (const bool delta : {false, true}) {
         rpc::ListRequest request = apis.Request(rpc::Api::kKubernetes, delta);
-        request.token = token;
+        request.token = Secret(token);
         request.snapshot_id = snapshot;
         const absl::Status status = ListAll(request).status();
         EXPECT_EQ(status.code(), StatusCode::kUnauthenticated);
@@ -179,7 +179,7 @@ TEST(Apis, NobodyLearnsOfSnapshotsWithoutLeave) {
   rpc::ListRequest missing = apis.Request(rpc::Api::kKubernetes);
   missing.snapshot_id = "missing";
   EXPECT_EQ(ListAll(missing).status().code(), StatusCode::kNotFound);
-  missing.token.clear();
+  missing.token = Secret();
   EXPECT_EQ(ListAll(missing).status().code(), StatusCode::kInvalidArgument);
 }
 
@@ -261,7 +261,7 @@ TEST(Apis, AccessThatFailsIsNeverAccess) {
     rpc::ListRequest request;
     request.address = (*server)->address();
     request.api = rpc::Api::kKubernetes;
-    request.token = std::string("t");
+    request.token = Secret("t");
     request.name_space = std::string("ns");
     request.snapshot_id = std::string("b");
     request.timeout = seconds(20);
@@ -295,7 +295,7 @@ TEST(Apis, AnAnswerAfterTheServersEndFindsNobody) {
   rpc::ListRequest request;
   request.address = (*server)->address();
   request.api = rpc::Api::kKubernetes;
-  request.token = std::string("t");
+  request.token = Secret("t");
   request.name_space = std::string("ns");
   request.snapshot_id = std::string("b");
   request.timeout = std::chrono::milliseconds(200);
@@ -341,7 +341,7 @@ TEST(Apis, YCallsThatWaitForAccessTakeNoStream) {
     rpc::ListRequest request;
     request.address = (*server)->address();
     request.api = rpc::Api::kKubernetes;
-    request.token = token;
+    request.token = Secret(token);
     request.name_space = std::string("ns");
     request.snapshot_id = std::string("b");
     request.timeout = std::chrono::seconds(20);
@@ -388,14 +388,14 @@ TEST(Sessions, SnapshotsOutsideAreRefusedLikeWrongTokens) {
     EXPECT_EQ(status.code(), StatusCode::kUnauthenticated);
     texts.insert(std::string(status.message()));
   };
-  rpc::ListRequest other = request;
+  rpc::ListRequest other = request.Copy();
   other.snapshot_id = std::string("c");
   refused(other);
-  other = request;
+  other = request.Copy();
   other.base_snapshot_id = std::string("c");
   refused(other);
-  other = request;
-  other.token = std::string(64, '0');
+  other = request.Copy();
+  other.token = Secret(std::string(64, '0'));
   refused(other);
   apis.sessions->Close(Secret(apis.session));
   refused(request);

@@ -57,7 +57,7 @@ struct AccessParts {
     const bool named = api == rpc::Api::kKubernetes || api == rpc::Api::kSession;
     request.snapshot_id = std::string(named ? "b" : "ns/b");
     if (delta) request.base_snapshot_id = std::string(api == rpc::Api::kSession ? "a" : "ns/a");
-    request.token = api == rpc::Api::kKubernetes ? token : session;
+    request.token = Secret(api == rpc::Api::kKubernetes ? token : session);
     request.name_space = std::string("ns");
     request.timeout = std::chrono::seconds(60);
     return request;

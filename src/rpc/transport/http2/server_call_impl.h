@@ -25,6 +25,20 @@ namespace cbt::rpc::http2 {
 // the request has arrived whole, so that half requests hold no resources of the service: they count
 // among the streams and the memory of their connection, and have a time limit.
 //
+//            OnHeaders()           OpenIfWhole()             Finish()
+//   created ------------> waiting_ -------------> handler_ -------------> finished_
+//      |                      |                       |                       |
+//      | no call of ours      | late, broken          | broken                | status sent,
+//      +-----> refused_ <-----+-----------------------+                       | or lost_
+//                 |           | reset, lost           | reset, lost           |
+//                 |           +-------> lost_ <-------+                       |
+//                 |                       |                                   v
+//                 +-----------------------+-----------------------------> destroyed
+//
+// refused_: our own status is sent instead of the handler's. lost_: the stream has ended. In both, a
+// handler sees a cancellation, and the call waits until it has finished. The call is destroyed once
+// there is no handler that has to finish, no event is in progress and the stream is closed.
+//
 // Operations are recorded under a mutex and run in the loop: at once if requested there, otherwise
 // by the posted task. Unless noted, members belong to the loop.
 class CallImpl final : public Stream, public ServerCall, private Task {
