@@ -53,21 +53,21 @@ class Sender final : public rpc::CallHandler {
  public:
   Sender(rpc::ServerCall& call, const std::vector<absl::Cord>& messages)
       : call_(call), messages_(messages) {
-    call_.StartRead();
-  }
-  void OnReadDone(bool ok, absl::Cord) override {
-    if (!ok) return call_.Finish(absl::CancelledError(""));
-    OnWriteDone(true);
+    Next();
   }
   void OnWriteDone(bool ok) override {
     if (!ok) return call_.Finish(absl::CancelledError(""));
-    if (left_ == 0) return call_.Finish(absl::OkStatus());
-    --left_;
-    call_.Write(messages_[left_ % messages_.size()]);
+    Next();
   }
   void OnDone() override { delete this; }
 
  private:
+  void Next() {
+    if (left_ == 0) return call_.Finish(absl::OkStatus());
+    --left_;
+    call_.Write(messages_[left_ % messages_.size()]);
+  }
+
   rpc::ServerCall& call_;
   const std::vector<absl::Cord>& messages_;
   size_t left_ = kCount;
@@ -79,9 +79,11 @@ class SenderService final : public rpc::Service {
     for (const std::string& message : messages.encoded) {
       messages_.push_back(absl::MakeCordFromExternal(message, [] {}));
     }
-    AddMethod(kPath, [this](rpc::ServerCall& call) -> absl::StatusOr<rpc::CallHandler*> {
-      return new Sender(call, messages_);
-    });
+    AddMethod(
+        kPath,
+        [this](rpc::ServerCall& call, const absl::Cord&) -> absl::StatusOr<rpc::CallHandler*> {
+          return new Sender(call, messages_);
+        });
   }
 
  private:

@@ -155,15 +155,15 @@ class Sidecar::Impl {
                       log_);
     secrets_.emplace(*client_, driver_, *watched_, *live_, options_.api_timeout, log_);
     rpc::RelayOptions relay = options_.relay;
-    relay.access = {.authenticator = &*authenticator_,
-                    .authorizer = &*authorizer_,
-                    .resolver = &*resolver_,
-                    .secrets = &*secrets_,
-                    .reports_denied = true};
-    relay.base_is_handle = options_.base_policy != BasePolicy::kName;
-    if (sessions_ != nullptr) relay.sessions = sessions_.get();
+    relay.service.access = {.authenticator = &*authenticator_,
+                            .authorizer = &*authorizer_,
+                            .resolver = &*resolver_,
+                            .secrets = &*secrets_,
+                            .reports_denied = true};
+    relay.service.base_is_handle = options_.base_policy != BasePolicy::kName;
+    if (sessions_ != nullptr) relay.service.sessions = sessions_.get();
     relay.serving = false;
-    relay.telemetry = {.observer = &operations_, .log = options_.log};
+    relay.service.telemetry = {.observer = &operations_, .log = options_.log};
     absl::StatusOr<std::unique_ptr<rpc::Relay>> started = rpc::Relay::Start(relay);
     constexpr std::string_view kEveryAddress = "[::]:";
     if (absl::IsUnavailable(started.status()) && relay.listen.starts_with(kEveryAddress)) {

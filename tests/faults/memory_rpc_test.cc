@@ -276,23 +276,29 @@ Found ServeStream(OpenStreams& registry, const StreamOptions& options, uint64_t 
   });
   absl::StatusOr<FairPlaces::Place> place = registry.Enter("");
   if (!place.ok()) return std::nullopt;
-  const auto begin = [&](const std::shared_ptr<ServerStream>& opened, const absl::Cord&) {
-    opened->Asked(false);
+  const auto stream = std::make_shared<ServerStream>(call, registry, *std::move(place), options,
+                                                     Telemetry{&observer, &log}, StreamKind{});
+  if (!registry.Add(stream).ok()) return std::nullopt;
+  // From here on a client waits for the end.
+  const auto begin = [&] {
     AdmittedRequest request;
     request.target_snapshot_id = "s";
     request.max_results = 2;
-    opened->Start(std::make_shared<ProviderFeed>(
+    stream->Start(std::make_shared<ProviderFeed>(
         tasks,
         std::make_unique<MessageProducer>(kCsiContract, provider, std::move(request), options,
                                           SlicePool::Create(options.message_bytes, kMiB),
                                           std::nullopt),
-        opened, opened->stop_token()));
+        stream, stream->stop_token()));
   };
-  const auto stream = std::make_shared<ServerStream>(
-      call, registry, *std::move(place), options, Telemetry{&observer, &log}, StreamKind{}, begin);
-  if (!registry.Add(stream).ok()) return std::nullopt;
-  // From here on a client waits for the end.
-  int threw = Tasks::Throws([&] { stream->OnReadDone(true, {}); }) ? 1 : 0;
+  // As a service does.
+  int threw = Tasks::Throws([&] {
+    try {
+      begin();
+    } catch (const std::bad_alloc&) {
+      stream->EndOutOfMemory();
+    }
+  });
   threw += tasks.Run();
   // If no task is running and the end has not come, a message must be in flight.
   for (int i = 0; i < 100 && !observer.report().has_value() && threw == 0; ++i) {
@@ -532,7 +538,7 @@ TEST_F(OutOfMemoryInServices, WithoutThreadsAServerDoesNotStart) {
     if (setrlimit(RLIMIT_AS, &room) != 0) _exit(2);
     ServerOptions options;
     options.listen = address;
-    options.stream.threads = 1024;
+    options.service.stream.threads = 1024;
     _exit(absl::IsResourceExhausted(Server::Start(provider, options).status()) ? 0 : 1);
   }
   int status = 0;

@@ -86,13 +86,7 @@ using Answer = std::vector<absl::Cord>;
 
 class Sender final : public CallHandler {
  public:
-  Sender(ServerCall& call, const Answer& answer) : call_(call), answer_(answer) {
-    call_.StartRead();
-  }
-  void OnReadDone(bool ok, absl::Cord) override {
-    if (!ok) return call_.Finish(absl::Status(absl::StatusCode::kInvalidArgument, ""));
-    Next();
-  }
+  Sender(ServerCall& call, const Answer& answer) : call_(call), answer_(answer) { Next(); }
   void OnWriteDone(bool ok) override {
     if (!ok) return call_.Finish(absl::Status(absl::StatusCode::kCancelled, ""));
     Next();
@@ -118,9 +112,10 @@ class Sender final : public CallHandler {
 class AnswerService final : public Service {
  public:
   explicit AnswerService(const Answer& answer) {
-    AddMethod("/t/Answer", [&answer](ServerCall& call) -> absl::StatusOr<CallHandler*> {
-      return new Sender(call, answer);
-    });
+    AddMethod("/t/Answer",
+              [&answer](ServerCall& call, const absl::Cord&) -> absl::StatusOr<CallHandler*> {
+                return new Sender(call, answer);
+              });
   }
 };
 
@@ -360,11 +355,11 @@ TEST_F(OutOfMemoryInTheTransport, ARelayAndItsPlugin) {
   });
   rpc::ServerOptions plugin_options;
   plugin_options.listen = "unix://" + (dir_ / "plugin");
-  plugin_options.stream.threads = 1;
+  plugin_options.service.stream.threads = 1;
   const auto plugin = test::ValueOf(rpc::Server::Start(provider, plugin_options));
   RelayOptions relay_options;
   relay_options.listen = "unix://" + (dir_ / "relay");
-  relay_options.apis = {Api::kCsi};
+  relay_options.service.apis = {Api::kCsi};
   relay_options.plugin = plugin->address();
   const auto relay = test::ValueOf(Relay::Start(relay_options));
   // The relay reconnects by itself after a moment, in each of its loops, which take clients in

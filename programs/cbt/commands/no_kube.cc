@@ -17,7 +17,7 @@ int RunSidecarCommand(std::span<const std::string>) {
 }
 
 absl::StatusOr<rpc::ListRequest> FindInKube(const RemoteArguments& arguments,
-                                            const rpc::ListRequest& /*stream*/) {
+                                            rpc::ListRequest /*stream*/) {
   return UsageError(arguments.address, "not in this build: it was built without Kubernetes");
 }
 

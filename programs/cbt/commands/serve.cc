@@ -48,7 +48,7 @@ absl::Status Serve(const ServeArguments& arguments) {
                        .source_time = arguments.source_time});
   if (!provider.ok()) return provider.status();
   rpc::ServerOptions options = OptionsOf<rpc::ServerOptions>(serving, *parts);
-  options.plugin_name = arguments.plugin_name;
+  options.service.plugin_name = arguments.plugin_name;
   const absl::StatusOr<std::unique_ptr<rpc::Server>> server =
       rpc::Server::Start(**provider, options);
   if (!server.ok()) return server.status();

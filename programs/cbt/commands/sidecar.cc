@@ -54,7 +54,7 @@ absl::Status RunSidecar(const SidecarFlags& flags) {
       return {made.status().code(), absl::StrCat("-sessions: ", made.status().message())};
     }
     sessions = *std::move(made);
-    options->relay.sessions = sessions.get();
+    options->relay.service.sessions = sessions.get();
   }
   const rpc::LogLevel level =
       serving.log_level.value_or(flags.v >= 4 ? rpc::LogLevel::kDebug : rpc::LogLevel::kInfo);

@@ -347,16 +347,16 @@ absl::StatusOr<kube::sidecar::Options> SidecarFlags::ToOptions(
   rpc::RelayOptions& relay = options.relay;
   relay.tls = *std::move(tls);
   relay.listen = absl::StrCat("[::]:", port);
-  relay.apis = serving.apis;
+  relay.service.apis = serving.apis;
   relay.plugin = csi_address.starts_with('/') ? "unix://" + csi_address : csi_address;
   relay.check_tuples = !no_check;
   relay.require_message = require_message;
   relay.plugin_stall_timeout = plugin_stall_time;
   relay.connection = serving.connection;
-  if (serving.max_streams.has_value()) relay.stream.max_streams = *serving.max_streams;
-  relay.stream.stall_timeout = serving.stall_time;
+  if (serving.max_streams.has_value()) relay.service.stream.max_streams = *serving.max_streams;
+  relay.service.stream.stall_timeout = serving.stall_time;
   constexpr int64_t kMostMinutes = 60 * 24 * 365;
-  relay.stream.total_time = std::chrono::minutes(
+  relay.service.stream.total_time = std::chrono::minutes(
       max_streaming_duration_min <= 0 ? 10 : std::min(max_streaming_duration_min, kMostMinutes));
   if (!serving.page_key.empty()) {
     absl::StatusOr<std::string> key = ReadTextFile("-page-key", serving.page_key);
@@ -364,7 +364,7 @@ absl::StatusOr<kube::sidecar::Options> SidecarFlags::ToOptions(
     if (key->size() < 16) {
       return UsageError("-page-key: " + serving.page_key, "a key needs at least 16 bytes");
     }
-    relay.page_token_key = *std::move(key);
+    relay.service.page_token_key = *std::move(key);
   }
   options.plugin_timeout = timeout;
   absl::StatusOr<kube::Config> cluster = ClusterOf(kubeconfig);

@@ -29,7 +29,7 @@ absl::StatusOr<kube::ServiceAccountName> AccountOf(const std::string& text) {
 }  // namespace
 
 absl::StatusOr<rpc::ListRequest> FindInKube(const RemoteArguments& arguments,
-                                            const rpc::ListRequest& stream) {
+                                            rpc::ListRequest stream) {
   absl::StatusOr<SnapshotName> snapshot = ParseKubeAddress(arguments.address);
   if (!snapshot.ok()) return snapshot.status();
   kube::SnapshotMetadataRequest request;
@@ -37,7 +37,8 @@ absl::StatusOr<rpc::ListRequest> FindInKube(const RemoteArguments& arguments,
   request.snapshot = std::move(snapshot->name);
   request.base = arguments.base;
   request.base_handle = arguments.kube.base_handle;
-  request.stream = stream;
+  const auto timeout = stream.timeout;
+  request.stream = std::move(stream);
   if (arguments.kube.token_expiry.has_value()) {
     request.token_lifetime = std::chrono::seconds(*arguments.kube.token_expiry);
   }
@@ -51,7 +52,7 @@ absl::StatusOr<rpc::ListRequest> FindInKube(const RemoteArguments& arguments,
   kube::ClientOptions options;
   options.user_agent = "cbt";
   // The rest of the time is for the stream.
-  if (stream.timeout.has_value()) options.timeout = std::min(options.timeout, *stream.timeout);
+  if (timeout.has_value()) options.timeout = std::min(options.timeout, *timeout);
   absl::StatusOr<std::unique_ptr<kube::Client>> client =
       kube::Client::Create(*std::move(config), options);
   if (!client.ok()) return client.status();

@@ -13,7 +13,7 @@ namespace cbt::cli {
 // Errors: INVALID_ARGUMENT for arguments that name nothing, also in a build without cbt::kube;
 // those of LoadDefaultConfig() and ResolveSnapshotMetadata().
 absl::StatusOr<rpc::ListRequest> FindInKube(const RemoteArguments& arguments,
-                                            const rpc::ListRequest& stream);
+                                            rpc::ListRequest stream);
 
 }  // namespace cbt::cli
 

@@ -243,7 +243,7 @@ absl::StatusOr<rpc::ListRequest> RemoteRequest(const RemoteArguments& arguments,
     Note(name, "warning: " + what + " after: " + MessageOf(reason) + "; for at most " + limit +
                    " without progress (--retry-for)");
   };
-  if (arguments.in_kube()) return FindInKube(arguments, request);
+  if (arguments.in_kube()) return FindInKube(arguments, std::move(request));
   if (HasToken(arguments.api) && arguments.token_file.empty()) {
     return UsageError("--api " + std::string(rpc::ApiName(arguments.api)), "needs --token-file");
   }
@@ -258,13 +258,13 @@ absl::StatusOr<rpc::ListRequest> RemoteRequest(const RemoteArguments& arguments,
     if (token->empty()) {
       return UsageError("--token-file: " + arguments.token_file, "the file is empty");
     }
-    request.token = *std::move(token);
+    request.token = Secret(*token);
   }
   if (!arguments.secrets_file.empty()) {
     absl::StatusOr<std::map<std::string, std::string>> secrets =
         ReadSecrets("--secrets-file", arguments.secrets_file);
     if (!secrets.ok()) return secrets.status();
-    request.secrets = *std::move(secrets);
+    for (const auto& [key, value] : *secrets) request.secrets.Set(key, value);
   }
   const auto load = [&request](const char* option, const std::string& path, std::string& text) {
     if (path.empty()) return absl::OkStatus();

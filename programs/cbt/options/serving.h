@@ -82,15 +82,15 @@ template <typename Options>
 Options OptionsOf(const ServingArguments& arguments, const ServingParts& parts) {
   Options options;
   options.listen = arguments.listen;
-  options.apis = arguments.apis;
-  options.access = parts.access;
-  options.base_is_handle = !arguments.base_is_name;
-  options.sessions = parts.sessions.get();
-  options.page_token_key = parts.page_token_key;
+  options.service = {.apis = arguments.apis,
+                     .access = parts.access,
+                     .base_is_handle = !arguments.base_is_name,
+                     .sessions = parts.sessions.get(),
+                     .page_token_key = parts.page_token_key,
+                     .stream = parts.stream,
+                     .telemetry = parts.telemetry};
   options.tls = parts.tls;
-  options.stream = parts.stream;
   options.connection = arguments.connection;
-  options.telemetry = parts.telemetry;
   return options;
 }
 

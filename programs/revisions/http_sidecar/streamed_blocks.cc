@@ -51,8 +51,7 @@ absl::StatusOr<std::unique_ptr<ChangedBlocks>> StreamChangedBlocks(
                               .base_snapshot_id = query.base,
                               .starting_offset = query.from,
                               .no_message = rpc::NoMessage::kAccepted};
-  query.secrets.ForEach(
-      [&](const std::string& key, const std::string& value) { request.secrets[key] = value; });
+  request.secrets = query.secrets.Copy();
   request.timeout = std::chrono::ceil<std::chrono::milliseconds>(query.deadline -
                                                                  std::chrono::system_clock::now());
   // The client that asked for the page asks again.

@@ -133,7 +133,7 @@ absl::StatusOr<rpc::ListRequest> ResolveSnapshotMetadata(std::shared_ptr<Client>
         absl::StrCat("metadata service of driver ", driver, ": address, audience or CA is empty"));
   }
 
-  rpc::ListRequest stream = request.stream;
+  rpc::ListRequest stream = request.stream.Copy();
   stream.api = rpc::Api::kKubernetes;
   stream.address = service->address;
   stream.capacity = capacity;
@@ -148,9 +148,9 @@ absl::StatusOr<rpc::ListRequest> ResolveSnapshotMetadata(std::shared_ptr<Client>
   }
   const auto tokens = std::make_shared<TokenSource>(
       std::move(client), *std::move(account), std::move(service->audience), request.token_lifetime);
-  const absl::StatusOr<Secret> token = tokens->Get();
+  absl::StatusOr<Secret> token = tokens->Get();
   if (!token.ok()) return token.status();
-  stream.token = std::string(token->Reveal());
+  stream.token = *std::move(token);
   stream.token_source = [tokens] { return tokens->Get(); };
   return stream;
 }

@@ -14,115 +14,30 @@
 
 namespace cbt::rpc::http2 {
 
-// Destroyed from the bottom up: the services outlive the loops.
-struct ServerParts {
-  // Runs in the first worker's loop.
-  void StopListening() noexcept {
-    acceptors.clear();
-    const std::lock_guard lock(mutex);
-    listening = false;
-    stopped.notify_all();
-  }
-
-  // Runs in the first worker's loop.
-  void Take(OwnedDescriptor connection) noexcept {
-    bool replaces = false;
-    ServerWorker* worker = workers[next_worker++ % workers.size()].get();
-    if (shared.connections.load() >= shared.limits.connections) {
-      replaces = true;
-      for (size_t i = 1; i < workers.size() && worker->replaceable() == 0; ++i) {
-        worker = workers[next_worker++ % workers.size()].get();
-      }
-    }
-    ++shared.connections;
-    worker->Give(std::move(connection), replaces);
-  }
-
-  net::Address address;
-  ServerShared shared;
-  std::unique_ptr<net::SocketFile> socket_file;
-  std::unique_ptr<net::LoopThreads> own_loops;
-  net::LoopThreads* loops = nullptr;
-  std::vector<std::unique_ptr<ServerWorker>> workers;  // one per loop
-  std::vector<std::unique_ptr<net::Acceptor>> acceptors;
-  size_t next_worker = 0;
-  net::MemberTask<ServerParts, &ServerParts::StopListening> stop_listening{*this};
-  std::mutex mutex;
-  std::condition_variable stopped;
-  bool listening = false;
-  bool stopping = false;
-};
-
-namespace {
-
-absl::Status Listen(ServerParts& parts) {
-  net::Address& address = parts.address;
-  if (address.is_unix) {
-    auto file = net::SocketFile::Claim(address.path);
-    if (!file.ok()) return file.status();
-    parts.socket_file = *std::move(file);
-  } else if (absl::Status status = net::ProbeTcpAddress(address); !status.ok()) {
-    return status;
-  }
-  auto sockets = net::ListenAt(address);
-  if (!sockets.ok()) return sockets.status();
-  if (parts.socket_file != nullptr) {
-    if (absl::Status status = parts.socket_file->SetMode(); !status.ok()) return status;
-  }
-  for (OwnedDescriptor& socket : *sockets) {
-    auto acceptor = net::Acceptor::Create(
-        parts.workers.front()->loop(), std::move(socket),
-        [&parts](OwnedDescriptor connection) { parts.Take(std::move(connection)); });
-    if (!acceptor.ok()) return acceptor.status();
-    parts.acceptors.push_back(*std::move(acceptor));
-  }
-  parts.listening = true;
-  return absl::OkStatus();
+Server::Server(const net::Address& address, const ServerLimits& limits, NewServerSsl ssl,
+               const Telemetry& telemetry, net::LoopThreads* loops)
+    : address_(address), loops_(loops) {
+  // Room for a message, its prefix, and the start of the next one.
+  constexpr uint32_t kWindowBeside = 1024;
+  shared_.limits = limits;
+  shared_.limits.connection.role = Role::kServer;
+  shared_.limits.connection.traffic = &shared_.traffic;
+  shared_.limits.connection.stream_bytes = kCallBytes;
+  shared_.limits.connection.stream_window_bytes = limits.request_bytes + kWindowBeside;
+  shared_.ssl = std::move(ssl);
+  shared_.telemetry = telemetry;
 }
-
-absl::Status Prepare(ServerParts& parts, const std::vector<Service*>& services) {
-  for (const Service* const service : services) {
-    for (const Service::Method& method : service->methods()) {
-      parts.shared.methods.emplace(method.path, &method);
-    }
-  }
-  if (parts.loops == nullptr) {
-    auto loops = net::LoopThreads::Create(parts.shared.limits.loops);
-    if (!loops.ok()) return loops.status();
-    parts.own_loops = *std::move(loops);
-    parts.loops = parts.own_loops.get();
-  }
-  parts.shared.workers = parts.loops->size();
-  for (size_t i = 0; i < parts.loops->size(); ++i) {
-    parts.workers.push_back(std::make_unique<ServerWorker>(parts.shared, parts.loops->loop(i), i));
-  }
-  return Listen(parts);
-}
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(const net::Address& address,
                                                       const ServerLimits& limits,
                                                       const std::vector<Service*>& services,
                                                       NewServerSsl ssl, const Telemetry& telemetry,
                                                       net::LoopThreads* loops) {
-  // Room for a message, its prefix, and the start of the next one.
-  constexpr uint32_t kWindowBeside = 1024;
   try {
-    auto parts = std::make_unique<ServerParts>();
-    parts->address = address;
-    parts->shared.limits = limits;
-    parts->shared.limits.connection.role = Role::kServer;
-    parts->shared.limits.connection.traffic = &parts->shared.traffic;
-    parts->shared.limits.connection.stream_bytes = kCallBytes;
-    parts->shared.limits.connection.stream_window_bytes = limits.request_bytes + kWindowBeside;
-    parts->shared.ssl = std::move(ssl);
-    parts->shared.telemetry = telemetry;
-    parts->loops = loops;
-    if (absl::Status status = Prepare(*parts, services); !status.ok()) return status;
-    // From here on its destructor stops what runs.
-    std::unique_ptr<Server> server(new Server(std::move(parts)));
-    server->parts_->loops->Run();
+    // Its destructor stops what runs.
+    std::unique_ptr<Server> server(new Server(address, limits, std::move(ssl), telemetry, loops));
+    if (absl::Status status = server->Prepare(services); !status.ok()) return status;
+    server->loops_->Run();
     return server;
   } catch (const std::bad_alloc&) {
     return absl::Status(absl::StatusCode::kResourceExhausted, "");
@@ -131,40 +46,102 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const net::Address& addres
   }
 }
 
-Server::Server(std::unique_ptr<ServerParts> parts) noexcept : parts_(std::move(parts)) {}
+absl::Status Server::Prepare(const std::vector<Service*>& services) {
+  for (const Service* const service : services) {
+    for (const Service::Method& method : service->methods()) {
+      shared_.methods.emplace(method.path, &method);
+    }
+  }
+  if (loops_ == nullptr) {
+    auto loops = net::LoopThreads::Create(shared_.limits.loops);
+    if (!loops.ok()) return loops.status();
+    own_loops_ = *std::move(loops);
+    loops_ = own_loops_.get();
+  }
+  shared_.workers = loops_->size();
+  for (size_t i = 0; i < loops_->size(); ++i) {
+    workers_.push_back(std::make_unique<ServerWorker>(shared_, loops_->loop(i), i));
+  }
+  return Listen();
+}
+
+absl::Status Server::Listen() {
+  if (address_.is_unix) {
+    auto file = net::SocketFile::Claim(address_.path);
+    if (!file.ok()) return file.status();
+    socket_file_ = *std::move(file);
+  } else if (absl::Status status = net::ProbeTcpAddress(address_); !status.ok()) {
+    return status;
+  }
+  auto sockets = net::ListenAt(address_);
+  if (!sockets.ok()) return sockets.status();
+  if (socket_file_ != nullptr) {
+    if (absl::Status status = socket_file_->SetMode(); !status.ok()) return status;
+  }
+  for (OwnedDescriptor& socket : *sockets) {
+    auto acceptor =
+        net::Acceptor::Create(workers_.front()->loop(), std::move(socket),
+                              [this](OwnedDescriptor connection) { Take(std::move(connection)); });
+    if (!acceptor.ok()) return acceptor.status();
+    acceptors_.push_back(*std::move(acceptor));
+  }
+  listening_ = true;
+  return absl::OkStatus();
+}
+
+void Server::Take(OwnedDescriptor connection) noexcept {
+  bool replaces = false;
+  ServerWorker* worker = workers_[next_worker_++ % workers_.size()].get();
+  if (shared_.connections.load() >= shared_.limits.connections) {
+    replaces = true;
+    for (size_t i = 1; i < workers_.size() && worker->replaceable() == 0; ++i) {
+      worker = workers_[next_worker_++ % workers_.size()].get();
+    }
+  }
+  ++shared_.connections;
+  worker->Give(std::move(connection), replaces);
+}
+
+void Server::StopListening() noexcept {
+  acceptors_.clear();
+  const std::lock_guard lock(mutex_);
+  listening_ = false;
+  stopped_.notify_all();
+}
 
 Server::~Server() { Shutdown(std::chrono::milliseconds(0)); }
 
-const net::Address& Server::address() const noexcept { return parts_->address; }
+const net::Address& Server::address() const noexcept { return address_; }
 
-size_t Server::connections() const noexcept { return parts_->shared.connections.load(); }
+size_t Server::connections() const noexcept { return shared_.connections.load(); }
 
-size_t Server::memory() const noexcept { return parts_->shared.memory->used(); }
+size_t Server::memory() const noexcept { return shared_.memory->used(); }
 
-uint64_t Server::accepted() const noexcept { return parts_->shared.accepted.load(); }
+size_t Server::waiting() const noexcept { return shared_.waiting.load(); }
 
-const Traffic& Server::traffic() const noexcept { return parts_->shared.traffic; }
+uint64_t Server::accepted() const noexcept { return shared_.accepted.load(); }
+
+const Traffic& Server::traffic() const noexcept { return shared_.traffic; }
 
 void Server::CloseConnections() noexcept {
-  for (const auto& worker : parts_->workers) worker->CloseConnections();
+  for (const auto& worker : workers_) worker->CloseConnections();
 }
 
 void Server::Shutdown(std::chrono::milliseconds grace) noexcept {
-  ServerParts& parts = *parts_;
   const auto deadline = net::EventLoop::Clock::now() + grace;
   // The first ones, if starting the threads has failed.
-  const std::span running = std::span(parts.workers).first(parts.loops->running());
+  const std::span running = std::span(workers_).first(loops_ == nullptr ? 0 : loops_->running());
   if (!running.empty()) {
     // No connection is accepted after this has run, so none follows the workers' drain.
-    std::unique_lock lock(parts.mutex);
-    if (!std::exchange(parts.stopping, true)) running.front()->loop().Post(parts.stop_listening);
-    parts.stopped.wait(lock, [&parts] { return !parts.listening; });
+    std::unique_lock lock(mutex_);
+    if (!std::exchange(stopping_, true)) running.front()->loop().Post(stop_listening_);
+    stopped_.wait(lock, [this] { return !listening_; });
   }
   for (const auto& worker : running) worker->Drain(deadline);
   const std::lock_guard lock(shutdown_mutex_);
   for (const auto& worker : running) worker->Await();
-  parts.acceptors.clear();
-  parts.socket_file.reset();
+  acceptors_.clear();
+  socket_file_.reset();
 }
 
 }  // namespace cbt::rpc::http2

@@ -2,10 +2,13 @@
 #ifndef CBT_RPC_HTTP2_SERVER_H_
 #define CBT_RPC_HTTP2_SERVER_H_
 
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -13,10 +16,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/descriptor.h"
 #include "cbt/rpc/telemetry.h"
 #include "cbt/units.h"
+#include "net/acceptor.h"
 #include "net/listen_address.h"
 #include "net/loop_threads.h"
+#include "net/memory.h"
 #include "net/socket_file.h"
 #include "net/socket_stream.h"
 #include "rpc/http2/connection.h"
@@ -47,15 +53,30 @@ struct ServerLimits {
 // threads; must not block or throw. Empty: no TLS.
 using NewServerSsl = std::function<absl::StatusOr<net::OwnedSsl>()>;
 
-struct ServerParts;
+// State shared by the workers; all of it is thread safe or constant.
+struct ServerShared {
+  ServerLimits limits;
+  NewServerSsl ssl;
+  Telemetry telemetry;
+  std::map<std::string, const Service::Method*, std::less<>> methods;
+  std::shared_ptr<net::MemoryAccount> memory = std::make_shared<net::MemoryAccount>();
+  std::atomic<size_t> leaving{0};  // bytes of connections that were chosen to end
+  size_t workers = 1;
+  std::atomic<size_t> connections{0};
+  std::atomic<size_t> waiting{0};  // calls whose request has not arrived
+  std::atomic<uint64_t> accepted{0};
+  Traffic traffic;
+};
+
+class ServerWorker;
 
 // Serves from Start() on. Thread safe.
 class Server {
  public:
   // `services` outlive the server and have distinct paths. `loops`, if not null, outlive it too;
   // the server starts their threads. Errors: INVALID_ARGUMENT and FAILED_PRECONDITION as for
-  // SocketFile and ProbeTcpAddress(), UNAVAILABLE if the system refuses, RESOURCE_EXHAUSTED without
-  // memory.
+  // net::SocketFile and net::ProbeTcpAddress(), UNAVAILABLE if the system refuses,
+  // RESOURCE_EXHAUSTED without memory.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const net::Address& address,
                                                        const ServerLimits& limits,
                                                        const std::vector<Service*>& services,
@@ -74,6 +95,9 @@ class Server {
   // Bytes; see ServerLimits::memory_bytes.
   size_t memory() const noexcept;
 
+  // Calls whose request has not fully arrived.
+  size_t waiting() const noexcept;
+
   // Connections accepted since the start, without refused ones.
   uint64_t accepted() const noexcept;
   const Traffic& traffic() const noexcept;
@@ -87,9 +111,29 @@ class Server {
   void Shutdown(std::chrono::milliseconds grace) noexcept;
 
  private:
-  explicit Server(std::unique_ptr<ServerParts> parts) noexcept;
+  Server(const net::Address& address, const ServerLimits& limits, NewServerSsl ssl,
+         const Telemetry& telemetry, net::LoopThreads* loops);
 
-  const std::unique_ptr<ServerParts> parts_;
+  absl::Status Prepare(const std::vector<Service*>& services);
+  absl::Status Listen();
+  // Run in the first worker's loop.
+  void Take(OwnedDescriptor connection) noexcept;
+  void StopListening() noexcept;
+
+  // Destroyed from the bottom up: the services outlive the loops.
+  net::Address address_;
+  ServerShared shared_;
+  std::unique_ptr<net::SocketFile> socket_file_;
+  std::unique_ptr<net::LoopThreads> own_loops_;
+  net::LoopThreads* loops_;
+  std::vector<std::unique_ptr<ServerWorker>> workers_;  // one per loop
+  std::vector<std::unique_ptr<net::Acceptor>> acceptors_;
+  size_t next_worker_ = 0;
+  net::MemberTask<Server, &Server::StopListening> stop_listening_{*this};
+  std::mutex mutex_;
+  std::condition_variable stopped_;
+  bool listening_ = false;
+  bool stopping_ = false;
   std::mutex shutdown_mutex_;
 };
 

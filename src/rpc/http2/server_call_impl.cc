@@ -55,7 +55,7 @@ void CallImpl::OnHeaders(const HeaderBlock& headers, bool) noexcept {
     status = net::NoMemory();
   }
   if (!status.ok()) return Refuse(http_status_, status);
-  waiting_ = true;
+  SetWaiting(true);
   ScheduleDeadline();
 }
 
@@ -98,6 +98,12 @@ absl::Status CallImpl::CheckHeaders(const HeaderBlock& headers) {
   return absl::OkStatus();
 }
 
+void CallImpl::SetWaiting(bool waiting) noexcept {
+  if (waiting_ == waiting) return;
+  waiting_ = waiting;
+  waiting ? ++worker_.shared().waiting : --worker_.shared().waiting;
+}
+
 // The client's deadline, and the time limit until the request has arrived.
 void CallImpl::ScheduleDeadline() noexcept {
   std::optional<net::EventLoop::Clock::duration> left;
@@ -122,39 +128,39 @@ void CallImpl::OpenSoon() noexcept {
   loop_.Post(*this);
 }
 
-// The first message, or the end of a request without one, creates the handler.
-void CallImpl::OpenIfAsked() noexcept {
+void CallImpl::OpenIfWhole() noexcept {
   absl::Status status;
   opening_ = true;
   try {
-    absl::Cord message;
-    const MessageReader::Result result = reader_.Next(message);
+    absl::Cord request;
+    const MessageReader::Result result = reader_.Next(request);
     if (result == MessageReader::Result::kMessage) {
-      first_ = std::move(message);
+      status = Open(std::move(request));
     } else if (result != MessageReader::Result::kNeedMore) {
       status = Broken(result);
     } else if (!request_ended_) {
       opening_ = false;
       return;
-    } else if (!reader_.AtBoundary()) {
-      status = Broken(result);
+    } else {
+      status = reader_.AtBoundary() ? RequestMissing() : Broken(result);
     }
-    if (status.ok()) status = Open();
   } catch (const std::bad_alloc&) {
     status = net::NoMemory();
   }
-  opening_ = waiting_ = false;
+  opening_ = false;
+  SetWaiting(false);
   if (!status.ok()) return Refuse(200, status);
   ScheduleDeadline();
   // Operations that the handler requested during its creation.
   CarryOut();
 }
 
-absl::Status CallImpl::Open() {
+absl::Status CallImpl::Open(absl::Cord request) {
   if (worker_.OverMemory(connection())) {
     return absl::ResourceExhaustedError("the server has no memory for more calls");
   }
-  absl::StatusOr<CallHandler*> handler = method_->open(*this);
+  connection()->Consume(*this, request.size() + kPrefixBytes);
+  absl::StatusOr<CallHandler*> handler = method_->open(*this, std::move(request));
   if (!handler.ok()) return handler.status();
   handler_ = *handler;
   finished_ = false;
@@ -170,7 +176,7 @@ std::string CallImpl::peer() const {
 void CallImpl::Refuse(int http_status, const absl::Status& status) noexcept {
   if (refused_ || status_sent_) return;
   refused_ = true;
-  waiting_ = false;
+  SetWaiting(false);
   http_status_ = http_status;
   status_ = status;
   if (writing_) {
@@ -251,7 +257,7 @@ void CallImpl::Run() noexcept {
   const Event event(*this);
   if (std::exchange(opens_soon_, false)) {
     --events_;
-    if (waiting_) OpenIfAsked();
+    if (waiting_) OpenIfWhole();
   }
   CarryOut();
 }
@@ -411,13 +417,6 @@ void CallImpl::OnRemoteEnd() noexcept {
   waiting_ ? OpenSoon() : Deliver();
 }
 
-MessageReader::Result CallImpl::NextMessage(absl::Cord& message) {
-  if (!first_.has_value()) return reader_.Next(message);
-  message = *std::move(first_);
-  first_.reset();
-  return MessageReader::Result::kMessage;
-}
-
 // Why a request is refused that yields this instead of a message.
 absl::Status CallImpl::Broken(MessageReader::Result result) const {
   switch (result) {
@@ -451,7 +450,7 @@ bool CallImpl::DeliverOne() noexcept {
   }
   try {
     absl::Cord message;
-    const MessageReader::Result result = NextMessage(message);
+    const MessageReader::Result result = reader_.Next(message);
     if (result == MessageReader::Result::kMessage) {
       connection()->Consume(*this, message.size() + kPrefixBytes);
       reading_ = false;
@@ -494,7 +493,7 @@ void CallImpl::OnClosed(const StreamEnd&) noexcept {
 // Ends the handler's operations, and reports cancellation unless the handler has finished.
 void CallImpl::OnLost() noexcept {
   loop_.Cancel(timer_);
-  waiting_ = false;
+  SetWaiting(false);
   if (handler_ == nullptr) return;
   if ((lost_ || refused_) && std::exchange(writing_, false) && !quiet_) {
     handler_->OnWriteDone(false);
@@ -506,8 +505,7 @@ void CallImpl::OnLost() noexcept {
 void CallImpl::OnDeadline() noexcept {
   const Event event(*this);
   if (waiting_) {
-    return Refuse(200, MakeStatusNoThrow(absl::StatusCode::kDeadlineExceeded,
-                                         "the request did not arrive in time"));
+    return Refuse(200, RequestTooLate());
   }
   deadline_passed_ = true;
   // The handler has finished, but the client does not read.

@@ -22,8 +22,22 @@
 namespace cbt::rpc::http2 {
 
 // Created for a request; destroys itself after the handler's OnDone(). The handler is created once
-// the first message is complete, so that requests that never arrive hold no resources of the
-// service.
+// the request has arrived whole, so that half requests hold no resources of the service: they count
+// among the streams and the memory of their connection, and have a time limit.
+//
+//            OnHeaders()           OpenIfWhole()             Finish()
+//   created ------------> waiting_ -------------> handler_ -------------> finished_
+//      |                      |                       |                       |
+//      | no call of ours      | late, broken          | broken                | status sent,
+//      +-----> refused_ <-----+-----------------------+                       | or lost_
+//                 |           | reset, lost           | reset, lost           |
+//                 |           +-------> lost_ <-------+                       |
+//                 |                       |                                   v
+//                 +-----------------------+-----------------------------> destroyed
+//
+// refused_: our own status is sent instead of the handler's. lost_: the stream has ended. In both, a
+// handler sees a cancellation, and the call waits until it has finished. The call is destroyed once
+// there is no handler that has to finish, no event is in progress and the stream is closed.
 //
 // Operations are recorded under a mutex and run in the loop: at once if requested there, otherwise
 // by the posted task. Unless noted, members belong to the loop.
@@ -80,11 +94,11 @@ class CallImpl final : public Stream, public ServerCall, private net::Task {
   void CarryOut() noexcept;
   void CarryOutOnce(Operations& operations) noexcept;
   absl::Status CheckHeaders(const HeaderBlock& headers);
-  absl::Status Open();
+  absl::Status Open(absl::Cord request);
   void OpenSoon() noexcept;
-  void OpenIfAsked() noexcept;
+  void OpenIfWhole() noexcept;
+  void SetWaiting(bool waiting) noexcept;
   void ScheduleDeadline() noexcept;
-  MessageReader::Result NextMessage(absl::Cord& message);
   absl::Status Broken(MessageReader::Result result) const;
   void Deliver() noexcept;
   bool DeliverOne() noexcept;
@@ -108,7 +122,6 @@ class CallImpl final : public Stream, public ServerCall, private net::Task {
   CallHandler* handler_ = nullptr;
   std::optional<std::chrono::system_clock::time_point> deadline_;
   MessageReader reader_;
-  std::optional<absl::Cord> first_;  // the request's first message, until delivered
 
   std::mutex mutex_;
   Operations asked_;      // under mutex_
@@ -118,7 +131,7 @@ class CallImpl final : public Stream, public ServerCall, private net::Task {
   absl::Status status_;
   int http_status_ = 200;
   int events_ = 0;           // events in progress
-  bool waiting_ = false;     // for the request; there is no handler yet
+  bool waiting_ = false;     // for the request; there is no handler yet. See SetWaiting()
   bool opens_soon_ = false;  // Run() opens it
   bool opening_ = false;
   bool carrying_out_ = false;

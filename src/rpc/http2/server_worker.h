@@ -7,11 +7,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "base/descriptor.h"
@@ -24,20 +22,6 @@
 namespace cbt::rpc::http2 {
 
 class CallImpl;
-
-// State shared by the workers; all of it is thread safe or constant.
-struct ServerShared {
-  ServerLimits limits;
-  NewServerSsl ssl;
-  Telemetry telemetry;
-  std::map<std::string, const Service::Method*, std::less<>> methods;
-  std::shared_ptr<net::MemoryAccount> memory = std::make_shared<net::MemoryAccount>();
-  std::atomic<size_t> leaving{0};  // bytes of connections that were chosen to end
-  size_t workers = 1;
-  std::atomic<size_t> connections{0};
-  std::atomic<uint64_t> accepted{0};
-  Traffic traffic;
-};
 
 class ServerWorker final : private ConnectionListener {
  public:

@@ -81,8 +81,7 @@ class RemoteProvider final : public SnapshotProvider {
     request.stop = context.stop;
     request.stall_timeout = stall_;
     request.retry_for = kRetryFor;
-    context.secrets.ForEach(
-        [&](const std::string& key, const std::string& value) { request.secrets[key] = value; });
+    request.secrets = context.secrets.Copy();
     if (context.deadline.has_value()) {
       request.timeout =
           std::max(milliseconds(0), std::chrono::duration_cast<milliseconds>(

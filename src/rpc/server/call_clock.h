@@ -2,15 +2,10 @@
 #ifndef CBT_RPC_SERVER_CALL_CLOCK_H_
 #define CBT_RPC_SERVER_CALL_CLOCK_H_
 
-#include <algorithm>
 #include <chrono>
 #include <optional>
 
 namespace cbt::rpc {
-
-// The longest time that a request may take to arrive: a call counts from its first byte on, and one
-// without a request must not keep its slot.
-inline constexpr std::chrono::milliseconds kRequestTime = std::chrono::seconds(10);
 
 // Starts with the call. Not thread safe. Everything is O(1).
 class CallClock {
@@ -19,15 +14,11 @@ class CallClock {
 
   enum class Verdict {
     kInTime,
-    kStalled,      // the transport could not get rid of a message, or of the status, for too long
-    kRequestLate,  // the request did not arrive in time
-    kTimeLimit,    // the call is open for too long
+    kStalled,    // the transport could not get rid of a message, or of the status, for too long
+    kTimeLimit,  // the call is open for too long
   };
 
   explicit CallClock(Clock::time_point now = Clock::now()) noexcept : opened_at_(now) {}
-
-  // The request has arrived, or none will.
-  void Requested() noexcept { requested_ = true; }
 
   // The transport gets a message, or the status.
   void HandOver(Clock::time_point now = Clock::now()) noexcept { handed_over_at_ = now; }
@@ -45,22 +36,19 @@ class CallClock {
     return handed_over_at_.has_value() && now - *handed_over_at_ > time;
   }
 
-  // `stall`: how long sending may take, and the request to arrive if that is less than
-  // kRequestTime. `total`: how long the call may be open; zero: no limit. `ending`: its status is
-  // already decided, so only a stall matters.
+  // `stall`: how long sending may take. `total`: how long the call may be open; zero: no limit.
+  // `ending`: its status is already decided, so only a stall matters.
   Verdict Judge(std::chrono::milliseconds stall, std::chrono::milliseconds total, bool ending,
                 Clock::time_point now = Clock::now()) const noexcept {
     if (Waits(stall, now)) return Verdict::kStalled;
     if (ending) return Verdict::kInTime;
-    const Clock::duration age = now - opened_at_;
-    if (!requested_ && age > std::min(stall, kRequestTime)) return Verdict::kRequestLate;
-    return total.count() > 0 && age > total ? Verdict::kTimeLimit : Verdict::kInTime;
+    const bool too_long = total.count() > 0 && now - opened_at_ > total;
+    return too_long ? Verdict::kTimeLimit : Verdict::kInTime;
   }
 
  private:
   Clock::time_point opened_at_;
   std::optional<Clock::time_point> handed_over_at_;  // of what is being sent
-  bool requested_ = false;
 };
 
 }  // namespace cbt::rpc

@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "cbt/rpc/telemetry.h"
 #include "rpc/server/open_streams.h"
 #include "rpc/server/small_calls.h"
@@ -39,7 +40,7 @@ class HealthService final : public Service {
 
  private:
   class Watch;
-  absl::StatusOr<CallHandler*> OpenWatch(ServerCall& call);
+  absl::StatusOr<CallHandler*> OpenWatch(ServerCall& call, const absl::Cord& request);
   void Change(bool serving);
 
   const SmallCalls::Answer check_;

@@ -15,7 +15,7 @@
 #include "cbt/batch.h"
 #include "cbt/cursor.h"
 #include "cbt/provider.h"
-#include "cbt/rpc/server.h"
+#include "cbt/rpc/options.h"
 #include "rpc/access/admission.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/contract.h"

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
-#include "cbt/rpc/server.h"
+#include "cbt/rpc/options.h"
 #include "cbt/rpc/telemetry.h"
 #include "rpc/access/admission.h"
 #include "rpc/contract/contract.h"
@@ -40,9 +40,9 @@ class MetadataService final : public Service {
     bool open = true;
   };
 
-  absl::StatusOr<CallHandler*> Open(const MethodContract& method, ServerCall& call);
-  void Begin(const MethodContract& method, const std::shared_ptr<ServerStream>& stream,
-             const absl::Cord& request);
+  absl::StatusOr<CallHandler*> Open(const MethodContract& method, ServerCall& call,
+                                    const absl::Cord& request);
+  void Admit(MetadataRequest request, const std::shared_ptr<ServerStream>& stream);
 
   const Contract& contract_;
   Admission& admission_;

@@ -50,7 +50,7 @@ absl::StatusOr<FairPlaces::Place> OpenStreams::Enter(const std::string& peer) {
   }
   std::optional<FairPlaces::Place> place = waiting_.Take(peer);
   if (place.has_value()) return *std::move(place);
-  return absl::ResourceExhaustedError("too many requests of this client wait for an access check");
+  return absl::ResourceExhaustedError("too many requests wait to be admitted");
 }
 
 absl::StatusOr<StreamSlot> OpenStreams::TakeSlot() {
@@ -99,7 +99,6 @@ OpenStreams::Counts OpenStreams::Count() const {
   Counts counts;
   ForEachOpen([&counts](const ServedCall& stream) {
     ++counts.open;
-    if (stream.waiting()) ++counts.waiting;
     if (stream.Overdue()) ++counts.overdue;
   });
   return counts;

@@ -37,8 +37,7 @@ class ServedCall {
   virtual void Abort() = 0;
 
   // Aborts the call if its client has taken nothing in flight for longer than `stall`; ends it if
-  // the request has not arrived within `stall` or kRequestTime, or if it is open for longer than
-  // `total` (zero: no limit).
+  // it is open for longer than `total` (zero: no limit).
   virtual void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) = 0;
 
   // Records why the call ends; the first reason counts.
@@ -51,9 +50,6 @@ class ServedCall {
     return reason < 0 ? EndReason::kSource : static_cast<EndReason>(reason);
   }
 
-  // Whether the request has not arrived yet.
-  bool waiting() const noexcept { return waiting_; }
-
   // Whether the transport should have released the call by now: it was cancelled kAbortTime ago.
   bool Overdue() const noexcept {
     const Clock::rep at = cancelled_at_;
@@ -62,7 +58,6 @@ class ServedCall {
   }
 
  protected:
-  void NoteRequest() noexcept { waiting_ = false; }
   void NoteCancelled() noexcept {
     Clock::rep never = 0;
     cancelled_at_.compare_exchange_strong(never, Clock::now().time_since_epoch().count());
@@ -72,7 +67,6 @@ class ServedCall {
   using Clock = std::chrono::steady_clock;
 
   std::atomic<int> reason_ = -1;
-  std::atomic<bool> waiting_ = true;
   std::atomic<Clock::rep> cancelled_at_ = 0;  // 0: not cancelled
 };
 
@@ -126,7 +120,6 @@ class OpenStreams {
 
   struct Counts {
     size_t open = 0;
-    size_t waiting = 0;
     size_t overdue = 0;
   };
   Counts Count() const;

@@ -5,9 +5,10 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "cbt/executor.h"
 #include "cbt/provider.h"
-#include "cbt/rpc/server.h"
+#include "cbt/rpc/options.h"
 #include "cbt/rpc/telemetry.h"
 #include "rpc/access/admission.h"
 #include "rpc/contract/contract.h"
@@ -26,7 +27,7 @@ class PagedService final : public Service {
  private:
   class Page;
 
-  absl::StatusOr<CallHandler*> Open(ServerCall& call);
+  absl::StatusOr<CallHandler*> Open(ServerCall& call, const absl::Cord& request);
 
   // State shared by pages; a provider's call, and with it a page, may outlive the service.
   struct Shared {

@@ -7,45 +7,18 @@
 #include "rpc/contract/status.h"
 
 namespace cbt::rpc {
+
 ServerStream::ServerStream(ServerCall& call, OpenStreams& registry, FairPlaces::Place place,
                            const StreamOptions& options, const Telemetry& telemetry,
-                           const StreamKind& kind, OnRequest on_request)
+                           const StreamKind& kind)
     : TimedCall(call),
       registry_(registry),
       peer_(call.peer()),
       deadline_(call.deadline()),
       loop_(call.loop()),
-      telemetry_(telemetry),
-      kind_(kind),
-      on_request_(std::move(on_request)),
       place_(std::move(place)),
-      budget_(options.messages_in_flight, options.bytes_in_flight) {}
-
-void ServerStream::OnReadDone(bool ok, absl::Cord message) {
-  OnRequest on_request;
-  {
-    const std::lock_guard lock(mutex_);
-    clock_.Requested();
-    on_request.swap(on_request_);
-  }
-  NoteRequest();
-  if (!ok) {
-    NoteReason(EndReason::kRefused);
-    End(RequestMissing());
-    return;
-  }
-  try {
-    on_request(shared_from_this(), message);
-  } catch (const std::bad_alloc&) {
-    EndOutOfMemory();
-  }
-}
-
-void ServerStream::Asked(bool resumed) {
-  const std::lock_guard lock(mutex_);
-  kind_.resumed = resumed;
-  if (!closed_) watch_.emplace(telemetry_, kind_);
-}
+      budget_(options.messages_in_flight, options.bytes_in_flight),
+      watch_(telemetry, kind) {}
 
 void ServerStream::Admit(StreamSlot slot) {
   const std::lock_guard lock(mutex_);
@@ -158,7 +131,7 @@ void ServerStream::Advance(std::unique_lock<std::mutex> lock) {
     writing_ = true;
     in_flight_ = message.bytes.size();
     clock_.HandOver();
-    watch_->Message(message.tuples, message.reported, in_flight_);
+    watch_.Message(message.tuples, message.reported, in_flight_);
     lock.unlock();
     call_.Write(std::move(message.bytes));
     return;
@@ -172,8 +145,7 @@ void ServerStream::Advance(std::unique_lock<std::mutex> lock) {
   std::shared_ptr<OutboundFeed> left;
   left.swap(feed_);
   const bool close_feed = left != nullptr && !feeding_;
-  if (!watch_.has_value()) watch_.emplace(telemetry_, kind_);
-  watch_->End(status, reason());
+  watch_.End(status, reason());
   lock.unlock();
   call_.Finish(std::move(status));
   if (close_feed) left->Close();

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstddef>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -16,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
 #include "base/fair_places.h"
-#include "cbt/rpc/server.h"
+#include "cbt/rpc/options.h"
 #include "cbt/rpc/telemetry.h"
 #include "rpc/server/open_streams.h"
 #include "rpc/server/outbound_feed.h"
@@ -36,31 +35,20 @@ namespace cbt::rpc {
 // feed, because a provider's call may take long. The object lives until the transport and the feed
 // have released it.
 //
-// It is open, and holds a place among those that wait, before its request has arrived and is
-// admitted: unfinished requests count too.
+// It is open, and holds a place among those that wait, before its request is admitted.
 class ServerStream final : public CallHandler,
                            public MessageSink,
                            public TimedCall,
                            public std::enable_shared_from_this<ServerStream> {
  public:
-  // Handles the request. Called on the transport's threads, and must not block; std::bad_alloc ends
-  // the stream.
-  using OnRequest =
-      std::function<void(const std::shared_ptr<ServerStream>& stream, const absl::Cord& request)>;
-
   // `call` is valid until OnDone(); the registry must outlive the stream.
   ServerStream(ServerCall& call, OpenStreams& registry, FairPlaces::Place place,
-               const StreamOptions& options, const Telemetry& telemetry, const StreamKind& kind,
-               OnRequest on_request);
+               const StreamOptions& options, const Telemetry& telemetry, const StreamKind& kind);
 
-  // Starts waiting for the request. Call once, after the registry holds the stream.
-  void ReadRequest() noexcept { call_.StartRead(); }
+  // The registry does not take the stream, and nothing else will be called.
+  void Refuse(const absl::Status& status) noexcept { watch_.End(status, EndReason::kRefused); }
 
-  // The request has arrived; `resumed`: its starting offset is above 0. Call once.
-  void Asked(bool resumed);
-
-  // The request is admitted: the stream is one of max_streams from now on. Call once, after
-  // Asked().
+  // The request is admitted: the stream is one of max_streams from now on. Call once.
   void Admit(StreamSlot slot);
   // Starts taking messages from `feed`. Call once after Admit(), unless End() is called. May come
   // late: until then the stream is open and silent.
@@ -85,7 +73,6 @@ class ServerStream final : public CallHandler,
   void Announce(Metadata initial) override;
   void Complete(absl::Status status, Metadata trailing, std::optional<OutMessage> last) override;
 
-  void OnReadDone(bool ok, absl::Cord message) override;
   void OnWriteDone(bool ok) override;
   void OnCancel() override;
   void OnDone() override;
@@ -105,9 +92,6 @@ class ServerStream final : public CallHandler,
   const std::string peer_;
   const std::optional<std::chrono::system_clock::time_point> deadline_;
   const size_t loop_;
-  const Telemetry telemetry_;
-  StreamKind kind_;
-  OnRequest on_request_;  // null after the call
   std::stop_source stop_;
 
   // From here on guarded by mutex_.
@@ -124,7 +108,7 @@ class ServerStream final : public CallHandler,
   std::optional<absl::Status> forced_;    // how the stream ends before the feed has
   bool broken_ = false;                   // the client has disconnected: never OK
   bool closed_ = false;                   // the transport has the status, or is about to get it
-  std::optional<StreamTelemetry> watch_;  // from Asked() on
+  StreamTelemetry watch_;
 };
 
 }  // namespace cbt::rpc

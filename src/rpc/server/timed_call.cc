@@ -28,7 +28,6 @@ void TimedCall::Abort() {
 }
 
 void TimedCall::CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) {
-  bool request_late = false;
   {
     const std::lock_guard lock(mutex_);
     if (done_) return;
@@ -39,18 +38,13 @@ void TimedCall::CheckTimes(std::chrono::milliseconds stall, std::chrono::millise
       case CallClock::Verdict::kStalled:
         NoteReason(EndReason::kStalled);
         return Cancel();
-      case CallClock::Verdict::kRequestLate:
-        NoteReason(EndReason::kRequestLate);
-        request_late = true;
-        break;
       case CallClock::Verdict::kTimeLimit:
         NoteReason(EndReason::kTimeLimit);
         break;
     }
   }
-  End(request_late ? RequestTooLate()
-                   : MakeStatusNoThrow(absl::StatusCode::kDeadlineExceeded,
-                                       "the call took longer than the server allows"));
+  End(MakeStatusNoThrow(absl::StatusCode::kDeadlineExceeded,
+                        "the call took longer than the server allows"));
 }
 
 }  // namespace cbt::rpc

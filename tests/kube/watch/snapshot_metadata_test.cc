@@ -128,7 +128,7 @@ TEST_F(SnapshotMetadataTest, FindsEverything) {
   EXPECT_EQ(stream.name_space, "prod");
   EXPECT_EQ(stream.snapshot_id, "tuesday");
   EXPECT_FALSE(stream.base_snapshot_id.has_value());
-  EXPECT_EQ(stream.token, "token-1");
+  EXPECT_EQ(stream.token.Reveal(), "token-1");
   EXPECT_TRUE(stream.tls.enabled);
   EXPECT_EQ(stream.tls.ca, "PEM");
   EXPECT_EQ(stream.starting_offset, 4096U);
@@ -263,7 +263,11 @@ TEST_F(SnapshotMetadataTest, RefusesWhatDoesNotFit) {
 
 TEST_F(SnapshotMetadataTest, IncompleteRequests) {
   const auto code = [&](const std::function<void(kube::SnapshotMetadataRequest&)>& change) {
-    kube::SnapshotMetadataRequest request = request_;
+    kube::SnapshotMetadataRequest request;
+    request.name_space = request_.name_space;
+    request.snapshot = request_.snapshot;
+    request.base = request_.base;
+    request.service_account = request_.service_account;
     change(request);
     return kube::ResolveSnapshotMetadata(client_, request).status().code();
   };
@@ -285,7 +289,7 @@ TEST_F(SnapshotMetadataTest, ATokenIsReplacedBeforeItExpires) {
   // The server gives less than was asked for: none of it is left.
   token_life_ = seconds(0);
   ASSERT_OK_AND_ASSIGN(const rpc::ListRequest brief, Resolve());
-  EXPECT_EQ(brief.token, "token-2");
+  EXPECT_EQ(brief.token.Reveal(), "token-2");
   EXPECT_EQ(ValueOf(brief.token_source()).Reveal(), "token-3");
   // The client lives as long as somebody may want a token.
   client_.reset();

@@ -109,7 +109,7 @@ class Changing {
         }) {
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir / "s");
-    options.apis = {rpc::Api::kCsi, rpc::Api::kPaged};
+    options.service.apis = {rpc::Api::kCsi, rpc::Api::kPaged};
     server = ValueOf(rpc::Server::Start(provider, options));
   }
 

@@ -116,11 +116,29 @@ TEST(HttpServer, RefusesBrokenMessages) {
   announced[2] = 1;  // 65 KiB and more
   announced[4] = 1;
   EXPECT_EQ(Ask(server, echo, announced).status(), "8");
-  // A client that sends no message is served; END_STREAM ends its request.
-  const auto none = Ask(server, echo, "");
-  EXPECT_EQ(none.status(), "0");
-  EXPECT_EQ(none.body, "");
+  // A call without a request.
+  EXPECT_EQ(Ask(server, echo, "").status(), "3");
+  EXPECT_EQ(server.counts.opened, 0);
   EXPECT_TRUE(TestServer::Soon([&] { return server.counts.open == 0; }));
+}
+
+TEST(HttpServer, CallsWaitUntilTheirRequestIsWhole) {
+  const TestServer server;
+  RawClient client(server.path);
+  for (const uint32_t stream : {1U, 3U, 5U}) {
+    client.Headers(stream, Request("/t/Echo"));
+    client.Data(stream, Framed("xyz").substr(0, 6), false);
+  }
+  EXPECT_TRUE(TestServer::Soon([&] { return server.server->waiting() == 3; }));
+  EXPECT_EQ(server.counts.opened, 0);
+  client.Data(1, "yz", true);
+  EXPECT_EQ(client.Read(1).body, Framed("xyz"));
+  EXPECT_EQ(server.server->waiting(), 2U);
+  client.Reset(3);
+  EXPECT_TRUE(TestServer::Soon([&] { return server.server->waiting() == 1; }));
+  client.Data(5, "y", true);
+  EXPECT_EQ(client.Read(5).status(), "13");
+  EXPECT_EQ(server.server->waiting(), 0U);
 }
 
 TEST(HttpServer, LongestMessagePassesItsWindow) {

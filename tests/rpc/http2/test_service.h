@@ -1,4 +1,5 @@
-// A service with methods for tests, and a server for it on a Unix socket.
+// A service with methods for tests, and a server for it on a Unix socket. Its calls handle the
+// request like the messages after it.
 #ifndef CBT_TESTS_RPC_HTTP2_TEST_SERVICE_H_
 #define CBT_TESTS_RPC_HTTP2_TEST_SERVICE_H_
 
@@ -150,25 +151,29 @@ class TestService final : public rpc::Service {
     Method<ReadOnCall>("/t/ReadOn", counts);
     for (const bool from_thread : {false, true}) {
       AddMethod(from_thread ? "/t/ThreadStream" : "/t/Stream",
-                [&counts, from_thread](rpc::ServerCall& call) -> absl::StatusOr<rpc::CallHandler*> {
+                [&counts, from_thread](rpc::ServerCall& call,
+                                       absl::Cord request) -> absl::StatusOr<rpc::CallHandler*> {
                   auto* const made = new StreamCall(call, counts, from_thread);
-                  call.StartRead();
+                  made->OnReadDone(true, std::move(request));
                   return made;
                 });
     }
-    AddMethod("/t/Refuse", [](rpc::ServerCall&) -> absl::StatusOr<rpc::CallHandler*> {
-      return absl::PermissionDeniedError("no");
-    });
+    AddMethod("/t/Refuse",
+              [](rpc::ServerCall&, const absl::Cord&) -> absl::StatusOr<rpc::CallHandler*> {
+                return absl::PermissionDeniedError("no");
+              });
   }
 
  private:
   template <typename Call>
   void Method(const std::string& path, CallCounts& counts) {
-    AddMethod(path, [&counts](rpc::ServerCall& call) -> absl::StatusOr<rpc::CallHandler*> {
-      auto* const made = new Call(call, counts);
-      call.StartRead();
-      return made;
-    });
+    AddMethod(
+        path,
+        [&counts](rpc::ServerCall& call, absl::Cord request) -> absl::StatusOr<rpc::CallHandler*> {
+          auto* const made = new Call(call, counts);
+          made->OnReadDone(true, std::move(request));
+          return made;
+        });
   }
 };
 

@@ -284,7 +284,7 @@ TEST(Relay, ThePluginIsNotAskedForThoseWhoMayNot) {
   });
   const Sidecar sidecar(plugin.server->address());
   rpc::ListRequest request = sidecar.Request(rpc::Api::kKubernetes);
-  request.token = std::string("wrong");
+  request.token = Secret("wrong");
   EXPECT_EQ(ListWhatComes(request).status.code(), StatusCode::kUnauthenticated);
   EXPECT_EQ(plugin.provider.calls, 0);
 }
@@ -407,7 +407,7 @@ TEST(Relay, PagesMakeNoConnectionsOfTheirOwn) {
   ASSERT_OK(ListWhatComes(page).status);
   const size_t before = OpenDescriptors();
   for (int i = 0; i < 300; ++i) {
-    rpc::ListRequest request = page;
+    rpc::ListRequest request = page.Copy();
     request.timeout = milliseconds(i % 3);
     ListWhatComes(request).status.IgnoreError();
   }

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <chrono>
 
 namespace cbt::rpc {
@@ -17,32 +16,18 @@ constexpr milliseconds kOneMinute{60'000};
 constexpr milliseconds kTick{1};
 const CallClock::Clock::time_point kStart{std::chrono::hours{1}};
 
-TEST(CallClock, WantsTheRequestInTime) {
-  for (const milliseconds stall : {milliseconds{100}, kRequestTime, kOneMinute}) {
-    const milliseconds limit = std::min(stall, kRequestTime);
-    CallClock clock(kStart);
-    EXPECT_EQ(clock.Judge(stall, kNoLimit, false, kStart + limit), Verdict::kInTime);
-    EXPECT_EQ(clock.Judge(stall, kNoLimit, false, kStart + limit + kTick), Verdict::kRequestLate);
-    EXPECT_EQ(clock.Judge(stall, kNoLimit, true, kStart + limit + kTick), Verdict::kInTime);
-    clock.Requested();
-    EXPECT_EQ(clock.Judge(stall, kNoLimit, false, kStart + 2 * kOneMinute), Verdict::kInTime);
-  }
-}
-
 TEST(CallClock, LimitsTheWholeCall) {
   CallClock clock(kStart);
-  clock.Requested();
   const milliseconds total{500};
   EXPECT_EQ(clock.Judge(kOneMinute, total, false, kStart + total), Verdict::kInTime);
   EXPECT_EQ(clock.Judge(kOneMinute, total, false, kStart + total + kTick), Verdict::kTimeLimit);
   EXPECT_EQ(clock.Judge(kOneMinute, total, true, kStart + total + kTick), Verdict::kInTime);
 }
 
-// Also once the status is decided: the call stays open until gRPC has sent it.
+// Also once the status is decided: the call stays open until the transport has sent it.
 TEST(CallClock, SeesStallsUntilTheMessageIsSent) {
   const milliseconds stall{100};
   CallClock clock(kStart);
-  clock.Requested();
   const auto at = kStart + kOneMinute;
   clock.HandOver(at);
   for (const bool ending : {false, true}) {

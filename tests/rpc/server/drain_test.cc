@@ -149,7 +149,7 @@ std::unique_ptr<rpc::Relay> RelayBefore(const Plugin& plugin, const TempDir& dir
   rpc::RelayOptions options;
   options.listen = "unix://" + (dir / "relay");
   options.plugin = plugin.server->address();
-  options.apis = {rpc::Api::kCsi};
+  options.service.apis = {rpc::Api::kCsi};
   return ValueOf(rpc::Relay::Start(options));
 }
 

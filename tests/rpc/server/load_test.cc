@@ -49,7 +49,7 @@ class RelayBefore {
     rpc::RelayOptions options;
     options.listen = "unix://" + (dir_ / "relay");
     options.plugin = plugin.server->address();
-    options.apis = {rpc::Api::kCsi};
+    options.service.apis = {rpc::Api::kCsi};
     relay_ = ValueOf(rpc::Relay::Start(options));
   }
   rpc::Relay* operator->() const { return relay_.get(); }

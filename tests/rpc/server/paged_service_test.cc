@@ -27,8 +27,8 @@ class Paged {
       : provider_(std::move(function)) {
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir_ / "s");
-    options.apis = {rpc::Api::kPaged};
-    options.stream = stream;
+    options.service.apis = {rpc::Api::kPaged};
+    options.service.stream = stream;
     auto server = rpc::Server::Start(provider_, options);
     EXPECT_OK(server);
     server_ = *std::move(server);

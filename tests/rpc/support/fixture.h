@@ -24,7 +24,7 @@ class Service {
       : provider(std::move(function)) {
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir / "s");
-    options.stream = stream;
+    options.service.stream = stream;
     server = ValueOf(rpc::Server::Start(provider, options));
     channel = Connect(server->address());
   }

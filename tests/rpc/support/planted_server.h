@@ -462,7 +462,7 @@ inline rpc::ListRequest PlantedRequest(rpc::Api api, const std::string& address)
   request.address = address;
   request.api = api;
   request.snapshot_id = std::string("target");
-  request.token = std::string("token");
+  request.token = Secret("token");
   request.name_space = std::string("namespace");
   return request;
 }

@@ -28,8 +28,8 @@ class Sidecar : public AccessParts {
     options.listen = "unix://" + (dir / "relay");
     options.plugin = plugin;
     options.check_tuples = check;
-    options.stream = stream;
-    options.telemetry = telemetry;
+    options.service.stream = stream;
+    options.service.telemetry = telemetry;
     options.plugin_stall_timeout = plugin_stall;
     Give(options);
     relay = ValueOf(rpc::Relay::Start(options));

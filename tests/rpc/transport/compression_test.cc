@@ -84,7 +84,7 @@ TEST(Compression, AttackLMessagesOfAServerAreNotUnpacked) {
     rpc::RelayOptions options;
     options.listen = plugin.relay_address();
     options.plugin = plugin.address();
-    options.apis = {rpc::Api::kCsi};
+    options.service.apis = {rpc::Api::kCsi};
     const auto relay = rpc::Relay::Start(options);
     ASSERT_OK(relay);
     for (const std::string& address : {plugin.address(), plugin.relay_address()}) {
