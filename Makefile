@@ -109,7 +109,7 @@ bench: bench-build
 	$(call report,)
 
 bench-docs: bench-build
-	$(call report,--document docs/performance.md)
+	$(call report,--document docs/generated/benchmarks.md)
 
 # Runs each benchmark once to see that it still works, without the inputs of a quarter of a gigabyte.
 bench-once: bench-build
@@ -166,7 +166,7 @@ newest-croaring:
 	@$(PACKAGES) build test bench
 	@tests/machines/newest_croaring.sh . build/croaring
 
-# The figures of docs/reliability.md. SCORECARD: --rows 1,7 for some, --all to include those that
+# The figures of docs/generated/scorecard.md. SCORECARD: --rows 1,7 for some, --all to include those that
 # take minutes to an hour.
 SCORECARD ?=
 scorecard: test-build
@@ -245,7 +245,7 @@ help:
 	@echo 'make demo       two images to a verified change stream, shown'
 	@echo 'make demo-driver  a volume of cbt driver, backed up while it is in use'
 	@echo 'make bench      runs the benchmarks: build/bench/report.md (BENCH_FILTER, BENCH_REPETITIONS)'
-	@echo 'make bench-docs the same, and puts the tables into docs/performance.md'
+	@echo 'make bench-docs the same, and puts the tables into docs/generated/benchmarks.md'
 	@echo 'make fuzz       fuzzers in build/fuzz/bin, and their seeds'
 	@echo 'make fuzz-long  runs them: FUZZ_SECONDS each (an hour), FUZZERS, FUZZ_KEEP'
 	@echo 'make fuzz-planted  bugs of every kind, put there: does the fuzzer find each within a minute?'
