@@ -13,6 +13,8 @@ MAIN_PAGE = pathlib.Path("README.md")
 FENCED = re.compile(r"(^[ ]*```.*?^[ ]*```[ ]*$)", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^(#{1,6})[ ]+(.*?)[ ]*$", re.MULTILINE)
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+# A public header in code font, outside of a link.
+PUBLIC_HEADER = re.compile(r"(?<!\[)`(cbt/[\w/]+\.h)`(?!\])")
 # Doxygen lists a friend operator, but does not write the target of the list's link.
 FRIEND = re.compile(r"^(\s*)friend (?!class )")
 COMMENT = re.compile(r"^(\s*)//(?!/)(.*)$")
@@ -42,9 +44,12 @@ def link_for(page, match):
     if found.suffix == ".md":
         label = "index" if found == MAIN_PAGE and not anchor else label_of(found, anchor)
         return f"[{text}](@ref {label})"
-    if found.parts[0] == "include" and found.suffix == ".h":
-        return f"[{text}](@ref {found.relative_to('include').as_posix()})"
     return text  # a file that only the source tree has
+
+
+def header_link(match):
+    name = match.group(1)
+    return f"[{name}](@ref {name})" if (ROOT / "include" / name).is_file() else match.group()
 
 
 def prose(page, text, seen):
@@ -62,7 +67,8 @@ def prose(page, text, seen):
         plain_words = LINK.sub(r"\2", words)
         return f"{marks} {plain_words} {{#{label}}}"
 
-    return LINK.sub(lambda match: link_for(page, match), HEADING.sub(heading, text))
+    text = LINK.sub(lambda match: link_for(page, match), HEADING.sub(heading, text))
+    return PUBLIC_HEADER.sub(header_link, text)
 
 
 def markdown(page, text):
