@@ -113,11 +113,19 @@ class Page(html.parser.HTMLParser):
 NOT_WRITTEN = "#nested-classes"
 
 
+# Doxygen writes its own commands for headings and blocks, and shows them if it did not understand
+# what stands before.
+LEFT_OVER = re.compile(r"^@(?:sub)*section .*|^@(?:end)?code\b.*", re.MULTILINE)
+
+
 def broken_links(site):
-    """Links within the site whose page or anchor is missing. External links are not checked."""
+    """Links within the site whose page or anchor is missing, and headings that were not understood.
+    External links are not checked.
+    """
     pages = {path.resolve(): Page(path.read_text()) for path in sorted(site.rglob("*.html"))}
     found = []
     for path, page in pages.items():
+        found += [f"{path.name}: '{command}' is shown" for command in LEFT_OVER.findall(path.read_text())]
         for link in sorted(page.links):
             parts = urllib.parse.urlsplit(link)
             if parts.scheme or parts.netloc or link == NOT_WRITTEN:
@@ -141,9 +149,10 @@ def self_test(arguments):
         if bool(doxygen(arguments, f"INPUT = {header}")) != bool(status):
             sys.exit(f"docs: self-test: '{comment}' must give exit status {status}")
     page.write_text('<a id="here" href="#here"></a><a href="#gone"></a><a href="gone.html"></a>'
-                    '<a href="https://example.com/gone"></a>')
+                    '<a href="https://example.com/gone"></a>\n@section a A\n')
     _, found = broken_links(planted)
-    expected = ["planted.html: #gone: no such anchor", "planted.html: gone.html: no such file"]
+    expected = ["planted.html: '@section a A' is shown", "planted.html: #gone: no such anchor",
+                "planted.html: gone.html: no such file"]
     if found != expected:
         sys.exit(f"docs: self-test: found {found}, expected {expected}")
 
@@ -172,7 +181,7 @@ def main():
         file.write((ROOT / "docs/site/search.css").read_text())
     count, found = broken_links(arguments.output / "html")
     if found:
-        sys.exit("\n".join(found) + f"\ndocs: {len(found)} broken links")
+        sys.exit("\n".join(found) + f"\ndocs: {len(found)} broken links or headings")
     print(f"docs: {count} pages, no broken link: {arguments.output}/html/index.html")
 
 

@@ -15,6 +15,8 @@ HEADING = re.compile(r"^(#{1,6})[ ]+(.*?)[ ]*$", re.MULTILINE)
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 # A public header in code font, outside of a link.
 PUBLIC_HEADER = re.compile(r"(?<!\[)`(cbt/[\w/]+\.h)`(?!\])")
+# Doxygen leaves the asterisks.
+BOLD_CODE = re.compile(r"\*\*`([^`]+)`\*\*")
 # Doxygen lists a friend operator, but does not write the target of the list's link.
 FRIEND = re.compile(r"^(\s*)friend (?!class )")
 COMMENT = re.compile(r"^(\s*)//(?!/)(.*)$")
@@ -37,8 +39,9 @@ def label_of(path, anchor=""):
 
 def link_for(page, match):
     image, text, target = match.groups()
+    text = " ".join(text.split())  # a line's end in the text of a link ends Doxygen's list or section
     if image or re.match(r"[a-z]+:", target):
-        return match.group()
+        return f"{image}[{text}]({target})"
     path, _, anchor = target.partition("#")
     found = (ROOT / page.parent / path).resolve().relative_to(ROOT) if path else page
     if found.suffix == ".md":
@@ -68,6 +71,7 @@ def prose(page, text, seen):
         return f"{marks} {plain_words} {{#{label}}}"
 
     text = LINK.sub(lambda match: link_for(page, match), HEADING.sub(heading, text))
+    text = BOLD_CODE.sub(r"<b>`\1`</b>", text)
     return PUBLIC_HEADER.sub(header_link, text)
 
 
