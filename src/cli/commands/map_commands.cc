@@ -24,6 +24,7 @@
 #include "cli/output/document.h"
 #include "cli/output/heat_map.h"
 #include "cli/output/output.h"
+#include "cli/output/shades.h"
 #include "cli/support/input_files.h"
 #include "cli/support/numbers.h"
 #include "cli/support/output_place.h"
@@ -399,7 +400,7 @@ absl::Status ShowMap(const ShowMapArguments& arguments) {
   const Glyphs glyphs = LocaleGlyphs();
   return PrintText(absl::StrCat(OneLine(title), "\n", summary, "; one cell is ",
                                 HumanSize(picture.cell_bytes()), "\n\n", picture.Text(glyphs), "\n",
-                                HeatMap::Legend(glyphs), "\n"));
+                                ShadesLegend(glyphs), "\n"));
 }
 
 void AddShow(CLI::App& app, Command& command) {
