@@ -3,7 +3,7 @@
 its links.
 
   build.py --output DIR [--stylesheet FILE]    the site in DIR/html
-  build.py --output DIR --warnings             only Doxygen's warnings; no site
+  build.py --output DIR --check                the same as a test: skipped without Doxygen
   build.py --output DIR --self-test            a bad comment and bad links must be found
 """
 
@@ -74,7 +74,7 @@ def layout(output):
     return path
 
 
-def doxygen(arguments, *more):
+def doxygen(arguments, *more, site=True):
     output = arguments.output.resolve()
     # pages of an earlier run would be checked too
     shutil.rmtree(output / "html", ignore_errors=True)
@@ -84,8 +84,7 @@ def doxygen(arguments, *more):
     settings = [f"@INCLUDE = {ROOT / 'docs/site/Doxyfile'}", f"OUTPUT_DIRECTORY = {output}",
                 f"PROJECT_NUMBER = {version()}", f"LAYOUT_FILE = {layout(output)}",
                 f"FILTER_PATTERNS = *.h={rewrite} *.md={rewrite}"]
-    if arguments.warnings:
-        # Links are resolved when output is written; XML is the fastest.
+    if not site:  # only warnings
         settings += ["GENERATE_HTML = NO", "GENERATE_XML = YES", "XML_PROGRAMLISTING = NO"]
     if arguments.stylesheet:
         settings.append(f"HTML_EXTRA_STYLESHEET += {arguments.stylesheet.resolve()}")
@@ -145,8 +144,7 @@ def self_test(arguments):
     header, page = planted / "planted.h", planted / "planted.html"
     for comment, status in (("@param b a number", 1), ("@param a a number", 0)):
         header.write_text(f"/// @file\n\n/// A function.\n/// {comment}\nint Planted(int a);\n")
-        arguments.warnings = True
-        if bool(doxygen(arguments, f"INPUT = {header}")) != bool(status):
+        if bool(doxygen(arguments, f"INPUT = {header}", site=False)) != bool(status):
             sys.exit(f"docs: self-test: '{comment}' must give exit status {status}")
     page.write_text('<a id="here" href="#here"></a><a href="#gone"></a><a href="gone.html"></a>'
                     '<a href="https://example.com/gone"></a>\n@section a A\n')
@@ -161,11 +159,11 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--output", type=pathlib.Path, required=True)
     parser.add_argument("--stylesheet", type=pathlib.Path)
-    parser.add_argument("--warnings", action="store_true")
+    parser.add_argument("--check", action="store_true")
     parser.add_argument("--self-test", action="store_true")
     arguments = parser.parse_args()
     if shutil.which("doxygen") is None:
-        if arguments.warnings or arguments.self_test:
+        if arguments.check or arguments.self_test:
             print("skipped: no doxygen")
             return
         sys.exit("docs: no doxygen (package doxygen)")
@@ -174,8 +172,6 @@ def main():
         return
     if doxygen(arguments) != 0:
         sys.exit("docs: Doxygen found something above")
-    if arguments.warnings:
-        return
     # Search results are pages of their own, which Doxygen's extra stylesheets do not reach.
     with open(arguments.output / "html/search/search.css", "a", encoding="utf-8") as file:
         file.write((ROOT / "docs/site/search.css").read_text())
