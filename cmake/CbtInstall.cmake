@@ -156,9 +156,9 @@ endif()
 
 # Laid out as in the source tree, so that links between documents work; tests/lint/links.py checks
 # that they lead to nothing else.
-foreach(page LICENSE README.md CONTRIBUTING.md CHANGELOG.md)
-  install(FILES ${PROJECT_SOURCE_DIR}/${page} DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents)
-endforeach()
+file(GLOB cbt_pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/*.md)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${cbt_pages} DESTINATION ${CMAKE_INSTALL_DOCDIR}
+        COMPONENT documents)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents
         FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.json" PATTERN site EXCLUDE)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents)

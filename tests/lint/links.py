@@ -1,7 +1,7 @@
 """Checks that each link of a document leads to a file, and to one that is installed beside it.
 
-`cmake --install` and the package cbt-doc lay out README, CONTRIBUTING, CHANGELOG, LICENSE, docs/ and
-examples/ as the source tree does. So a document links nothing else: headers and sources are named in
+`cmake --install` and the package cbt-doc lay out the top folder's pages, LICENSE, docs/ and examples/ as
+the source tree does. So a document links nothing else: headers and sources are named in
 code font, and the site makes links of headers. Anchors are checked as GitHub makes them.
 """
 
@@ -14,8 +14,7 @@ import urllib.parse
 import common
 
 # As in cmake/CbtInstall.cmake and debian/rules.
-INSTALLED_FILES = {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE"}
-INSTALLED_FOLDERS = ("docs/", "examples/")
+INSTALLED = re.compile(r"[^/]+\.md|LICENSE|(?:docs|examples)/.*|docs|examples")
 SITE = "docs/site/"  # how the site is made
 FENCED = re.compile(r"^[ ]*```.*?^[ ]*```[ ]*$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`\n]*`")
@@ -56,7 +55,7 @@ def check(arguments):
                 findings.append(f"{name}: {link}: there is no such file")
                 continue
             path = target.relative_to(root).as_posix()
-            if path not in INSTALLED_FILES and not f"{path}/".startswith(INSTALLED_FOLDERS) or path.startswith(SITE):
+            if not INSTALLED.fullmatch(path) or path.startswith(SITE):
                 findings.append(f"{name}: {link}: is not installed; name it in code font instead")
             elif parts.fragment and target.suffix == ".md" and parts.fragment not in anchors(target.read_text()):
                 findings.append(f"{name}: {link}: there is no such heading")
