@@ -118,7 +118,7 @@ class Controller final : public csi::v1::Controller::Service {
       csi::v1::Snapshot* const snapshot = response->add_entries()->mutable_snapshot();
       snapshot->set_snapshot_id(name);
       snapshot->set_source_volume_id("vol1");
-      snapshot->set_size_bytes(kBlocks * kBlock);
+      snapshot->set_size_bytes(storage::kBlocks * storage::kBlock);
       snapshot->set_ready_to_use(true);
     }
     return grpc::Status::OK;
