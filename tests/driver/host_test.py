@@ -391,6 +391,7 @@ class HostTest(AttachedCase):
             answer = json.loads(lines.readline())
         self.assertEqual(answer.get("code"), "FAILED_PRECONDITION", answer)
         self.assertIn("unstage", answer["message"])
+        self.wait_for(lambda: not self.health(volume))
 
     def is_served_by_another(self, volume, server):
         with contextlib.suppress(OSError, ValueError), socket.socket(socket.AF_UNIX) as asked:
