@@ -81,17 +81,12 @@ class Driver::Impl {
                      }});
     if (!store.ok()) return store.status();
     store_ = *std::move(store);
-    node_.emplace(
-        *store_,
-        NodeOptions{.device = options_.device,
-                    .volume_host = options_.volume_host,
-                    .changed = [this](const std::string& id,
-                                      const VolumeHealth& health) { LogHealth(id, health); },
-                    .report =
-                        [this](const std::string& id, const absl::Status& why) {
-                          calls_.log().Failed("volume problem", why,
-                                              {{.key = "volume", .value = id}});
-                        }});
+    node_.emplace(*store_,
+                  NodeOptions{.device = options_.device,
+                              .volume_host = options_.volume_host,
+                              .changed = [this](const std::string& id, const VolumeHealth& health) {
+                                LogHealth(id, health);
+                              }});
     node_->Start();
     provider_.emplace(*store_);
     return Serve();
@@ -156,11 +151,18 @@ class Driver::Impl {
 
   // A server that has ended is started again; that it did end is for an operator to know.
   void LogHealth(const std::string& id, const VolumeHealth& health) {
-    if (health.serving && health.restarts == 0) return;
-    calls_.log().Failed(health.serving ? "volume served again" : "volume not served",
-                        absl::UnavailableError(health.error),
-                        {{.key = "volume", .value = id},
-                         {.key = "restarts", .value = absl::StrCat(health.restarts)}});
+    if (id.empty()) {
+      calls_.log().Write(rpc::LogLevel::kWarning, health.serving() ? "volume host answers again"
+                                                                   : "volume host does not answer");
+    } else if (health.serving()) {
+      calls_.log().Write(rpc::LogLevel::kWarning, "volume served again",
+                         {{.key = "volume", .value = id},
+                          {.key = "restarts", .value = absl::StrCat(health.restarts)}});
+    } else {
+      calls_.log().Failed("volume not served", absl::UnavailableError(health.error),
+                          {{.key = "volume", .value = id},
+                           {.key = "restarts", .value = absl::StrCat(health.restarts)}});
+    }
     if (options_.changed) options_.changed(id, health);
   }
 

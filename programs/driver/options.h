@@ -29,8 +29,7 @@ struct DriverOptions {
   // The program and arguments of a volume host to start where none has the state folder; empty:
   // somebody else starts it.
   std::vector<std::string> volume_host;
-  // Optional: receives that the server of a volume does not run, or was started again. Called from
-  // one thread; must return soon.
+  // Optional; see HostClientOptions::changed.
   std::function<void(const std::string& volume, const VolumeHealth& health)> changed;
   // Optional; must outlive the driver.
   rpc::LogSink* log = nullptr;

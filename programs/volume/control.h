@@ -23,6 +23,9 @@ struct ControlServerOptions {
   size_t max_clients = 16;
   // A client that is silent for so long is disconnected.
   unsigned idle_seconds = 300;
+  // Not where something above the volume remembers what it holds without being connected to it, as
+  // a mounted file system does.
+  bool allow_revert = true;
 };
 
 // Serves a volume's control socket on threads of its own. A client that vanishes, sends rubbish or

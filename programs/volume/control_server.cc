@@ -46,7 +46,7 @@ ControlAnswer Page(const TrackedVolume& volume, const std::string& after) {
           .more = begin + count != all.end()};
 }
 
-ControlAnswer Carry(TrackedVolume& volume, const ControlRequest& request) {
+ControlAnswer Carry(TrackedVolume& volume, const ControlRequest& request, bool allow_revert) {
   const auto one = [](absl::StatusOr<SnapshotInfo> info) {
     ControlAnswer answer{.status = info.status()};
     if (info.ok()) answer.snapshots.push_back(*std::move(info));
@@ -64,6 +64,11 @@ ControlAnswer Carry(TrackedVolume& volume, const ControlRequest& request) {
     case ControlRequest::Kind::kResize:
       return {.status = volume.Resize(request.capacity)};
     case ControlRequest::Kind::kRevert:
+      if (!allow_revert) {
+        return {.status = absl::FailedPreconditionError(
+                    "this server reverts nothing: its volume may be mounted; unstage the volume "
+                    "first, and serve it by itself")};
+      }
       return {.status = volume.Revert(request.id)};
     case ControlRequest::Kind::kStatus:
       break;
@@ -208,7 +213,7 @@ class ControlServer::Core {
           if (!absl::IsOutOfRange(line.status())) return;
           answer.status = absl::InvalidArgumentError(line.status().message());
         } else if (absl::StatusOr<ControlRequest> request = DecodeRequest(*line); request.ok()) {
-          answer = Carry(volume_, *request);
+          answer = Carry(volume_, *request, options_.allow_revert);
         } else {
           answer.status = request.status();
         }

@@ -181,5 +181,22 @@ class ContainersTest(parts.DriverTest):
                 self.assertEqual(data.read(BLOCK), bytes([byte]) * BLOCK)
 
 
+class ManifestsTest(unittest.TestCase):
+    def pod_of(self, file):
+        with open(os.path.join(parts.HERE, "..", "..", "deploy", "kubernetes", "driver", file),
+                  encoding="utf-8") as text:
+            return text.read().split("\n  template:\n")[1]
+
+    def test_na_a_drained_node_keeps_its_driver(self):
+        # Evicted, it must come back where Pods wait for it to give their volumes back; and neither
+        # of the two makes room for another Pod.
+        driver, host = self.pod_of("stateful-set.yaml"), self.pod_of("daemon-set.yaml")
+        self.assertRegex(driver, r"(?m)^      tolerations:\n(      [#-].*\n)*      - \{key: "
+                                 r"node.kubernetes.io/unschedulable, operator: Exists, "
+                                 r"effect: NoSchedule\}$")
+        for pod in (driver, host):
+            self.assertRegex(pod, r"(?m)^      priorityClassName: system-node-critical$")
+
+
 if __name__ == "__main__":
     parts.main()

@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/file_io.h"
+#include "programs/driver/host/thread.h"
 
 namespace cbt::driver {
 namespace {
@@ -115,11 +116,15 @@ absl::StatusOr<std::unique_ptr<FuseDisk>> FuseDisk::Mount(const std::string& dir
     ::umount2(directory.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
     return ready;
   }
-  disk->StartWorkers();
+  absl::Status started = disk->StartWorkers([] { return absl::OkStatus(); });
+  if (!started.ok()) {
+    ::umount2(directory.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW);
+    return started;
+  }
   return disk;
 }
 
-absl::StatusOr<std::unique_ptr<FuseDisk>> FuseDisk::Adopt(OwnedDescriptor connection,
+absl::StatusOr<std::unique_ptr<FuseDisk>> FuseDisk::Adopt(const OwnedDescriptor& connection,
                                                           const FuseSession& session,
                                                           const std::string& socket) {
   if (!session.clean && !session.resends) {
@@ -127,19 +132,26 @@ absl::StatusOr<std::unique_ptr<FuseDisk>> FuseDisk::Adopt(OwnedDescriptor connec
         "this kernel can't repeat the requests that the volume host had not answered when it "
         "ended (Linux 6.9 can)");
   }
-  std::unique_ptr<FuseDisk> disk(new FuseDisk(std::move(connection), session, socket));
-  if (session.resends) {
-    // Before any worker reads: what one of them has read must not come again.
+  OwnedDescriptor copy(::fcntl(connection.number(), F_DUPFD_CLOEXEC, 3));
+  if (!copy.has_value()) return absl::ResourceExhaustedError(FileError("", errno).message());
+  std::unique_ptr<FuseDisk> disk(new FuseDisk(std::move(copy), session, socket));
+  disk->session_.clean = false;
+  // Before any worker reads: what one of them has read must not come again.
+  absl::Status started = disk->StartWorkers([&] {
     const fuse_out_header resend = {.len = sizeof(resend), .error = kNotifyResend, .unique = 0};
-    if (Retry([&] { return ::write(disk->connection_.number(), &resend, sizeof(resend)); }) < 0) {
+    if (session.resends &&
+        Retry([&] { return ::write(disk->connection_.number(), &resend, sizeof(resend)); }) < 0) {
       return absl::FailedPreconditionError("the file system is gone: " +
                                            std::string(FileError("", errno).message()));
     }
-  }
-  disk->session_.clean = false;
-  disk->StartWorkers();
+    return absl::OkStatus();
+  });
+  if (!started.ok()) return started;
   return disk;
 }
+
+FuseDisk::FuseDisk(OwnedDescriptor connection, const FuseSession& session, std::string socket)
+    : connection_(std::move(connection)), session_(session), socket_(std::move(socket)) {}
 
 FuseDisk::~FuseDisk() { Stop(); }
 
@@ -148,6 +160,11 @@ void FuseDisk::Stop() {
   for (std::thread& worker : workers_) worker.join();
   if (!workers_.empty()) session_.clean = !abandoned_.load();
   workers_.clear();
+}
+
+bool FuseDisk::HasEnded(const OwnedDescriptor& connection) noexcept {
+  pollfd ask = {.fd = connection.number(), .events = 0, .revents = 0};
+  return Retry([&] { return ::poll(&ask, 1, 0); }) < 0 || (ask.revents & POLLERR) != 0;
 }
 
 absl::StatusOr<OwnedDescriptor> FuseDisk::Duplicate() const {
@@ -208,19 +225,36 @@ absl::Status FuseDisk::Negotiate() {
   }
 }
 
-void FuseDisk::StartWorkers() {
-  workers_.reserve(kWorkers);
-  for (size_t i = 0; i < kWorkers; ++i) workers_.emplace_back([this] { Work(); });
+template <typename Begin>
+absl::Status FuseDisk::StartWorkers(Begin begin) {
+  absl::Status status;
+  {
+    const std::lock_guard lock(starting_);
+    workers_.reserve(kWorkers);
+    buffers_.resize(kWorkers);
+    for (auto& buffer : buffers_) buffer = std::make_unique<Worker>(socket_, stop_);
+    for (size_t i = 0; i < kWorkers && status.ok(); ++i) {
+      Worker& worker = *buffers_[i];
+      std::thread thread;
+      status = StartThread(thread, [this, &worker] { Work(worker); });
+      if (status.ok()) workers_.push_back(std::move(thread));
+    }
+    if (status.ok()) status = begin();
+    if (!status.ok()) stop_.Set();
+  }
+  if (!status.ok()) Stop();
+  return status;
 }
 
-void FuseDisk::Work() {
-  Worker worker(socket_, stop_);
-  while (stop_.WaitUntilReadable(connection_.number())) {
+void FuseDisk::Work(Worker& worker) {
+  { const std::lock_guard wait(starting_); }
+  // A request is read once there is a server for it: until then the kernel has it, whatever becomes
+  // of this process.
+  while (stop_.WaitUntilReadable(connection_.number()) && worker.server.Ready()) {
     const ssize_t read = ::read(connection_.number(), worker.buffer.data(), worker.buffer.size());
     if (read >= 0) {
       Handle(worker, static_cast<size_t>(read));
     } else if (errno == ENODEV || errno == EBADF) {
-      ended_ = true;
       return;
     }
     // Others: another worker was faster, or the request has been withdrawn.

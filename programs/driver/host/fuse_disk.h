@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <thread>
@@ -41,14 +42,17 @@ class FuseDisk {
 
   // Mounts at `directory`, which exists; needs CAP_SYS_ADMIN. `socket`: of the NBD server; `size`:
   // of the volume, bytes.
-  // Errors: FAILED_PRECONDITION without FUSE or if the kernel's is too old, file errors.
+  // Errors: FAILED_PRECONDITION without FUSE or if the kernel's is too old, RESOURCE_EXHAUSTED
+  //         without threads, file errors.
   static absl::StatusOr<std::unique_ptr<FuseDisk>> Mount(const std::string& directory,
                                                          const std::string& socket, uint64_t size,
                                                          bool read_only);
-  // Goes on with a connection whose process has ended.
-  // Errors: FAILED_PRECONDITION if requests may have been lost: the kernel can't repeat them, and
-  //         their senders would never get an answer.
-  static absl::StatusOr<std::unique_ptr<FuseDisk>> Adopt(OwnedDescriptor connection,
+  // Goes on with a connection whose process has ended, with a duplicate of it. Once it has returned
+  // OK the session is not clean any more: the process that keeps it must know before.
+  // Errors: FAILED_PRECONDITION if requests may have been lost, as the kernel can't repeat them and
+  //         their senders would never get an answer, or if the connection was aborted. After
+  //         others, such as RESOURCE_EXHAUSTED, nothing has been read: call again.
+  static absl::StatusOr<std::unique_ptr<FuseDisk>> Adopt(const OwnedDescriptor& connection,
                                                          const FuseSession& session,
                                                          const std::string& socket);
   // Stops answering. Does not unmount: unless another process has the descriptor, all requests fail
@@ -65,17 +69,20 @@ class FuseDisk {
   absl::StatusOr<OwnedDescriptor> Duplicate() const;
   FuseSession session() const;
   // It was unmounted, or its connection was aborted.
-  bool ended() const noexcept { return ended_.load(); }
+  bool ended() const noexcept { return HasEnded(connection_); }
+  // The same of any duplicate. Asks the kernel, and never waits.
+  static bool HasEnded(const OwnedDescriptor& connection) noexcept;
 
  private:
   struct Worker;
 
-  FuseDisk(OwnedDescriptor connection, const FuseSession& session, std::string socket)
-      : connection_(std::move(connection)), session_(session), socket_(std::move(socket)) {}
+  FuseDisk(OwnedDescriptor connection, const FuseSession& session, std::string socket);
 
   absl::Status Negotiate();
-  void StartWorkers();
-  void Work();
+  // Starts all of them or none. They read once `begin` has returned OK.
+  template <typename Begin>
+  absl::Status StartWorkers(Begin begin);
+  void Work(Worker& worker);
   // Answers the request in the worker's buffer.
   void Handle(Worker& worker, size_t bytes);
   void Reply(uint64_t unique, int error, std::span<const uint8_t> body) const;
@@ -84,8 +91,9 @@ class FuseDisk {
   FuseSession session_;
   const std::string socket_;
   StopSignal stop_;
-  std::atomic<bool> ended_ = false;
   std::atomic<bool> abandoned_ = false;
+  std::mutex starting_;  // held until all workers have been started
+  std::vector<std::unique_ptr<Worker>> buffers_;
   std::vector<std::thread> workers_;
 };
 

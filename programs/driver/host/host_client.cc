@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/file_io.h"
+#include "programs/driver/host/thread.h"
 #include "programs/driver/system/program.h"
 
 namespace cbt::driver {
@@ -23,6 +24,9 @@ constexpr std::chrono::seconds kReadyTime{60};
 // nbdkit has half a minute to start, and as much to end.
 constexpr std::chrono::seconds kCallTime{90};
 constexpr std::chrono::seconds kStartPause{5};
+constexpr char kNoAnswer[] = "the volume host does not answer";
+
+using State = VolumeHealth::State;
 
 }  // namespace
 
@@ -61,7 +65,8 @@ absl::Status HostClient::Serve(const ServeRequest& request) const {
   return Call({.fields = {{"do", "serve"},
                           {"volume", request.volume},
                           {"file", request.file ? "1" : ""},
-                          {"read_only", request.read_only ? "1" : ""}},
+                          {"read_only", request.read_only ? "1" : ""},
+                          {"again", request.again ? "1" : ""}},
                .descriptor = {}});
 }
 
@@ -69,24 +74,50 @@ absl::Status HostClient::Stop(const std::string& volume) const {
   return Call({.fields = {{"do", "stop"}, {"volume", volume}}, .descriptor = {}});
 }
 
+void HostClient::Expect(const std::string& volume) {
+  const std::lock_guard lock(mutex_);
+  health_.try_emplace(volume, VolumeHealth{.state = State::kUnknown,
+                                           .error = "no volume host has said yet how it is"});
+}
+
+void HostClient::Unexpect(const std::string& volume) {
+  const std::lock_guard lock(mutex_);
+  const auto found = health_.find(volume);
+  if (found != health_.end() && found->second.state == State::kUnknown) health_.erase(found);
+}
+
+VolumeHealth HostClient::Seen(const std::string& volume, const VolumeHealth& health) const {
+  const auto kept = kept_.find(volume);
+  if (kept != kept_.end() && FuseDisk::HasEnded(kept->second.second)) {
+    return {.state = State::kFailed,
+            .restarts = health.restarts,
+            .error =
+                "the connection of the volume's device was cut, and every request of it "
+                "fails: delete the Pods that use the volume, then it is staged again"};
+  }
+  if (!connected_ && health.state != State::kFailed) {
+    return {.state = State::kUnknown, .restarts = health.restarts, .error = kNoAnswer};
+  }
+  return health;
+}
+
 std::optional<VolumeHealth> HostClient::health(const std::string& volume) const {
   const std::lock_guard lock(mutex_);
   const auto found = health_.find(volume);
   if (found == health_.end()) return std::nullopt;
-  if (!connected_) {
-    return VolumeHealth{.serving = false,
-                        .restarts = found->second.restarts,
-                        .error = "the volume host does not answer"};
-  }
-  return found->second;
+  return Seen(volume, found->second);
 }
 
-bool HostClient::HasFile(const std::string& volume) const {
+HostClient::File HostClient::file(const std::string& volume) const {
   const std::lock_guard lock(mutex_);
-  const auto found = kept_.find(volume);
-  if (found == kept_.end()) return false;
-  pollfd ask = {.fd = found->second.second.number(), .events = 0, .revents = 0};
-  return Retry([&] { return ::poll(&ask, 1, 0); }) >= 0 && (ask.revents & POLLERR) == 0;
+  if (const auto kept = kept_.find(volume); kept != kept_.end()) {
+    return FuseDisk::HasEnded(kept->second.second) ? File::kGone : File::kShown;
+  }
+  if (!connected_) return File::kUnknown;
+  const auto found = health_.find(volume);
+  // Neither this process nor the host has its connection, so no process has.
+  if (found == health_.end() || found->second.state == State::kFailed) return File::kGone;
+  return found->second.serving() ? File::kShown : File::kUnknown;
 }
 
 bool HostClient::connected() const {
@@ -96,9 +127,9 @@ bool HostClient::connected() const {
 
 size_t HostClient::unserved() const {
   const std::lock_guard lock(mutex_);
-  if (!connected_) return health_.size();
-  return static_cast<size_t>(std::count_if(health_.begin(), health_.end(),
-                                           [](const auto& each) { return !each.second.serving; }));
+  return static_cast<size_t>(
+      std::count_if(health_.begin(), health_.end(),
+                    [this](const auto& each) { return !Seen(each.first, each.second).serving(); }));
 }
 
 uint64_t HostClient::restarts() const {
@@ -112,23 +143,38 @@ void HostClient::SetConnected(bool connected) {
     connected_ = connected;
   }
   changed_.notify_all();
+  if (connected) {
+    Report("", {});
+  } else if (!stop_.IsSet()) {
+    Report("", {.state = State::kUnknown, .error = kNoAnswer});
+  }
 }
 
 // What an earlier host has said is not true of this one, which may fail to serve a volume.
 void HostClient::DoubtHealth() {
   const std::lock_guard lock(mutex_);
   for (auto& [volume, health] : health_) {
-    health.serving = false;
-    health.error = "the volume host has started again, and could not serve the volume yet";
+    health.state = State::kUnknown;
+    health.error = "the volume host has started again, and has not said yet how it is";
   }
+}
+
+void HostClient::Report(const std::string& volume, const VolumeHealth& health) {
+  VolumeHealth& before = reported_[volume];
+  const bool same =
+      before.state == health.state && (health.serving() || before.error == health.error);
+  before = health;
+  if (!same) options_.changed(volume, health);
 }
 
 // Connects to the host, whom it starts if that is its task.
 absl::StatusOr<OwnedDescriptor> HostClient::Connect() {
   auto next_start = std::chrono::steady_clock::now();
+  const auto late = next_start + kFirstConnection;
   for (;;) {
     absl::StatusOr<OwnedDescriptor> socket = ConnectHost(options_.socket);
     if (socket.ok()) return socket;
+    if (std::chrono::steady_clock::now() > late) SetConnected(false);
     if (!options_.program.empty() && std::chrono::steady_clock::now() >= next_start) {
       // It waits for an earlier one to end, and outlives this process.
       std::vector<std::string> command = {"setsid", "--fork"};
@@ -183,18 +229,20 @@ void HostClient::Learn(HostMessage message) {
     const std::lock_guard lock(mutex_);
     kept_.erase(volume);
     health_.erase(volume);
+    reported_.erase(volume);
   } else if (verb == "state") {
-    VolumeHealth health = {.serving = !message.Get("serving").empty(),
-                           .restarts = 0,
-                           .error = std::string(message.Get("error"))};
+    VolumeHealth health = {.state = State::kWaiting, .error = std::string(message.Get("error"))};
+    if (!message.Get("serving").empty()) health.state = State::kServing;
+    if (!message.Get("failed").empty()) health.state = State::kFailed;
     static_cast<void>(absl::SimpleAtoi(AbslView(message.Get("restarts")), &health.restarts));
     {
       const std::lock_guard lock(mutex_);
       VolumeHealth& known = health_[volume];
-      if (health.restarts > known.restarts) restarts_ += health.restarts - known.restarts;
+      // Another host begins at 0.
+      restarts_ += health.restarts - (health.restarts < known.restarts ? 0 : known.restarts);
       known = health;
     }
-    options_.changed(volume, health);
+    Report(volume, health);
   }
 }
 
@@ -218,11 +266,11 @@ void HostClient::Run() {
     }
     SetConnected(true);
     // What the host sends meanwhile waits in the socket.
-    std::thread ask([this] { options_.connected(); });
-    Listen(socket->number());
+    std::thread ask;
+    if (StartThread(ask, [this] { options_.connected(); }).ok()) Listen(socket->number());
     SetConnected(false);
-    ask.join();
-    if (stop_.IsSet()) return;
+    if (ask.joinable()) ask.join();
+    if (stop_.IsSet() || stop_.WaitFor(kConnectPause)) return;
   }
 }
 

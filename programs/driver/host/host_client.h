@@ -3,6 +3,7 @@
 #define CBT_PROGRAMS_DRIVER_HOST_HOST_CLIENT_H_
 
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -28,7 +29,10 @@ struct HostClientOptions {
   // to ask for all volumes that should be attached. From a thread of the client's, which waits for
   // it: it must return soon once connected() is false.
   std::function<void()> connected;
-  // Called when the health of a volume has changed. From the same thread.
+  // Called once for each change of what a volume's users notice: it is not served any more, or for
+  // another reason, or it is served again. With an empty name, of the host itself: it does not
+  // answer any more (kUnknown), or again. What a host says of volumes that were served all the time
+  // is no change. From the client's thread; must return soon.
   std::function<void(const std::string& volume, const VolumeHealth& health)> changed;
 };
 
@@ -48,11 +52,20 @@ class HostClient {
   absl::Status Serve(const ServeRequest& request) const;
   absl::Status Stop(const std::string& volume) const;
 
-  // True if the volume is shown as a file whose requests are answered or wait: it is mounted, and
-  // its connection was not aborted. Asks the kernel, and never waits.
-  bool HasFile(const std::string& volume) const;
+  enum class File : uint8_t {
+    kShown,    // its requests are answered, or wait
+    kGone,     // its connection was aborted or has ended: every request fails, for good
+    kUnknown,  // the host has to say first
+  };
+  // Of a volume whose file is mounted. Asks the kernel, and never waits.
+  File file(const std::string& volume) const;
   // True while a host answers.
   bool connected() const;
+  // The volume was attached before there was this client: until a host has said how it is, that is
+  // not known.
+  void Expect(const std::string& volume);
+  // It turned out not to be attached.
+  void Unexpect(const std::string& volume);
   // Nothing for a volume that is not attached.
   std::optional<VolumeHealth> health(const std::string& volume) const;
   // Volumes that are attached and not served at present, and how often servers were started again.
@@ -69,6 +82,9 @@ class HostClient {
   void Learn(HostMessage message);
   void SetConnected(bool connected);
   void DoubtHealth();
+  // `volume` empty: the host. Under mutex_: the health, with what can be seen from here.
+  VolumeHealth Seen(const std::string& volume, const VolumeHealth& health) const;
+  void Report(const std::string& volume, const VolumeHealth& health);
 
   const HostClientOptions options_;
   StopSignal stop_;
@@ -78,6 +94,7 @@ class HostClient {
   int socket_ = -1;  // of the connection, to shut it down
   std::map<std::string, std::pair<FuseSession, OwnedDescriptor>> kept_;
   std::map<std::string, VolumeHealth> health_;
+  std::map<std::string, VolumeHealth> reported_;  // of the client's thread; missing: is served
   uint64_t restarts_ = 0;
   std::thread thread_;
 };

@@ -2,14 +2,16 @@
 // apart.
 //
 //   driver                                   host
-//   serve VOLUME FILE READ_ONLY        ->    CODE MESSAGE
+//   serve VOLUME FILE READ_ONLY AGAIN  ->    CODE MESSAGE
 //   stop VOLUME                        ->    CODE MESSAGE
 //   give VOLUME SESSION + descriptor   ->    (none)        what an earlier host has left
 //   keep                               ->    what is attached, then ready, and for as long as the
 //                                            connection lasts what changes:
 //                                            kept VOLUME SESSION [+ descriptor]
 //                                            dropped VOLUME
-//                                            state VOLUME SERVING RESTARTS ERROR
+//                                            state VOLUME SERVING FAILED RESTARTS ERROR
+//
+// serve and stop are UNAVAILABLE until a driver keeps.
 //
 // The two may be of different versions during an upgrade: unknown fields are ignored, and an
 // unknown request fails with UNIMPLEMENTED.

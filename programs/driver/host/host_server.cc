@@ -11,19 +11,23 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <exception>
 #include <list>
 #include <mutex>
 #include <thread>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/descriptor.h"
 #include "base/file_io.h"
 #include "programs/driver/host/host_message.h"
 #include "programs/driver/host/stop_signal.h"
+#include "programs/driver/host/thread.h"
 #include "programs/driver/host/volume_host.h"
 #include "programs/driver/state/catalog.h"
 #include "programs/driver/state/volume_paths.h"
+#include "programs/driver/system/process.h"
 
 namespace cbt::driver {
 namespace {
@@ -32,6 +36,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxConnections = 64;
 constexpr std::chrono::milliseconds kLockPoll{50};
+constexpr std::chrono::milliseconds kRefusalTime{100};
 
 #ifndef PR_SET_IO_FLUSHER
 #define PR_SET_IO_FLUSHER 57
@@ -41,10 +46,12 @@ constexpr std::chrono::milliseconds kLockPoll{50};
 // Needs CAP_SYS_RESOURCE; children inherit it.
 void BecomeFlusher() { ::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0); }
 
-// Small, and of no use to anybody who has lost his disk by its end. Children are as before: they
-// are started again.
+constexpr char kMemoryScore[] = "/proc/self/oom_score_adj";
+
+// Small, and of no use to anybody who has lost his disk by its end. The servers get the score from
+// before: they are started again.
 void AvoidKillForMemory() {
-  const OwnedDescriptor file(OpenFile("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
+  const OwnedDescriptor file(OpenFile(kMemoryScore, O_WRONLY | O_CLOEXEC));
   constexpr std::string_view kScore = "-999";
   if (file.has_value()) {
     static_cast<void>(Retry([&] { return ::write(file.number(), kScore.data(), kScore.size()); }));
@@ -58,7 +65,7 @@ class HostServer::Core {
   explicit Core(const HostOptions& options)
       : paths_(options.state_folder),
         path_(paths_.HostSocket()),
-        host_(paths_, options.nbdkit_plugin) {}
+        host_(paths_, {.plugin = options.nbdkit_plugin, .memory_score = FirstLine(kMemoryScore)}) {}
 
   ~Core() { Shutdown(std::chrono::milliseconds(0)); }
   Core(const Core&) = delete;
@@ -73,8 +80,7 @@ class HostServer::Core {
     BecomeFlusher();
     AvoidKillForMemory();
     if (absl::Status listening = Listen(); !listening.ok()) return listening;
-    acceptor_ = std::thread([this] { Accept(); });
-    return absl::OkStatus();
+    return StartThread(acceptor_, [this] { Accept(); });
   }
 
   const std::string& path() const noexcept { return path_; }
@@ -130,7 +136,8 @@ class HostServer::Core {
     void Changed(const std::string& volume, const VolumeHealth& health) override {
       Send({.fields = {{"do", "state"},
                        {"volume", volume},
-                       {"serving", health.serving ? "1" : ""},
+                       {"serving", health.serving() ? "1" : ""},
+                       {"failed", health.state == VolumeHealth::State::kFailed ? "1" : ""},
                        {"restarts", absl::StrCat(health.restarts)},
                        {"error", health.error}},
             .descriptor = {}});
@@ -199,12 +206,18 @@ class HostServer::Core {
       connections_.emplace_back();
       Connection& connection = connections_.back();
       connection.socket = std::move(socket);
-      connection.thread = std::thread([this, &connection] {
+      const absl::Status started = StartThread(connection.thread, [this, &connection] {
         Converse(connection.socket.number());
         const std::lock_guard ending(mutex_);
         connection.ended = true;
         last_seen_ = Clock::now();
       });
+      if (started.ok()) continue;
+      // The driver hears why, and calls again. A socket that is closed with a request in it would
+      // lose the answer.
+      ReceiveMessage(connection.socket.number(), kRefusalTime).IgnoreError();
+      SendMessage(connection.socket.number(), EncodeStatus(started)).IgnoreError();
+      connections_.pop_back();
     }
   }
 
@@ -217,8 +230,19 @@ class HostServer::Core {
     });
   }
 
-  // Requests of one connection, until it is closed.
+  // Requests of one connection, until it is closed. What one of them lacks must not end the
+  // process, which all volumes need.
   void Converse(int socket) {
+    try {
+      Answer(socket);
+    } catch (const std::exception& error) {
+      SendMessage(socket, EncodeStatus(absl::ResourceExhaustedError(
+                              absl::StrCat("the volume host: ", error.what()))))
+          .IgnoreError();
+    }
+  }
+
+  void Answer(int socket) {
     for (;;) {
       absl::StatusOr<HostMessage> request = ReceiveMessage(socket, std::chrono::milliseconds(0));
       if (!request.ok() || stop_.IsSet()) return;
@@ -232,10 +256,15 @@ class HostServer::Core {
         const absl::StatusOr<FuseSession> session = DecodeSession(*request);
         if (session.ok()) host_.Give(volume, *session, std::move(request->descriptor));
         continue;
+      } else if (!kept_ && (verb == "serve" || verb == "stop")) {
+        // It may have to give back what an earlier host has left, which must not be begun anew.
+        answer = EncodeStatus(
+            absl::UnavailableError("no driver keeps what this volume host attaches; call again"));
       } else if (verb == "serve") {
         answer = EncodeStatus(host_.Serve({.volume = volume,
                                            .file = !request->Get("file").empty(),
-                                           .read_only = !request->Get("read_only").empty()}));
+                                           .read_only = !request->Get("read_only").empty(),
+                                           .again = !request->Get("again").empty()}));
       } else if (verb == "stop") {
         answer = EncodeStatus(host_.Stop(volume));
       } else {
@@ -250,6 +279,10 @@ class HostServer::Core {
   void Keep(int socket) {
     const std::lock_guard lock(keeping_);
     Keeper keeper(socket);
+    const absl::Cleanup gone = [this] {
+      kept_ = false;
+      host_.SetObserver(nullptr);
+    };
     host_.SetObserver(&keeper);
     kept_ = true;
     // The driver has learned all there is, and what it gave before is known here.
@@ -257,8 +290,6 @@ class HostServer::Core {
     // The driver says nothing more: this ends with its process, or after the drain of a shutdown.
     while (ReceiveMessage(socket, std::chrono::milliseconds(0)).ok()) {
     }
-    kept_ = false;
-    host_.SetObserver(nullptr);
   }
 
   const VolumePaths paths_;

@@ -1,10 +1,13 @@
 #include "programs/driver/host/nbd_connection.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "base/file_io.h"
 
 namespace cbt::driver {
 namespace {
@@ -41,6 +44,15 @@ bool NbdConnection::Connect() {
     pause = std::min(2 * pause, kLongestPause);
   }
   return true;
+}
+
+bool NbdConnection::Ready() {
+  if (handle_ != nullptr) {
+    // No request is open: what can be read is the end.
+    pollfd ask = {.fd = ::nbd_aio_get_fd(handle_.get()), .events = POLLIN, .revents = 0};
+    if (ask.fd < 0 || Retry([&] { return ::poll(&ask, 1, 0); }) != 0) handle_.reset();
+  }
+  return Connect();
 }
 
 template <typename Request>

@@ -34,6 +34,10 @@ class NbdConnection {
   // `stop` must outlive the object.
   NbdConnection(std::string path, const StopSignal& stop) : path_(std::move(path)), stop_(stop) {}
 
+  // Connects unless there is a connection, and waits for a server. A request that is read after it
+  // has returned true is rarely left unanswered. False because of the stop signal.
+  bool Ready();
+
   // Each returns 0, an error number of the server's, or kAbandoned. Offsets and lengths in bytes.
   int Read(uint64_t offset, std::span<uint8_t> bytes);
   int Write(uint64_t offset, std::span<const uint8_t> bytes);

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/file_io.h"
+#include "programs/driver/host/thread.h"
 #include "programs/driver/system/mounts.h"
 #include "programs/driver/system/program.h"
 
@@ -30,11 +31,12 @@ absl::StatusOr<uint64_t> SizeOf(const std::string& socket) {
 
 }  // namespace
 
-// A volume, and the thread that watches its server. All but the watching under `mutex`.
+// A volume, and the thread that watches its server. All but the watching and ReportAll() under
+// `mutex`, which a call may hold for as long as a server takes to start.
 class VolumeHost::Attached {
  public:
   Attached(VolumeHost& host, std::string volume)
-      : host_(host), volume_(std::move(volume)), server_(host.paths_, volume_, host.plugin_) {}
+      : host_(host), volume_(std::move(volume)), server_(host.paths_, volume_, host.server_) {}
 
   ~Attached() { StopWatching(); }
   Attached(const Attached&) = delete;
@@ -43,130 +45,241 @@ class VolumeHost::Attached {
   std::mutex mutex;
 
   absl::Status Serve(const ServeRequest& request) {
-    FuseSession session;
-    OwnedDescriptor connection;
-    bool given = false;
-    if (watcher_.joinable() && !health().serving) {
-      if (disk_ != nullptr) {
-        return absl::UnavailableError("the volume's server can't be started: " + health().error);
-      }
-      StopWatching();
+    // Before a watcher decides what to do about a server that has ended.
+    const bool watched = Want(request.file);
+    if (watched && !health().value_or(VolumeHealth()).serving()) {
+      return absl::UnavailableError("the volume's server can't be started: " + health()->error);
     }
-    if (!watcher_.joinable()) {
-      given = host_.Take(volume_, session, connection);
-      absl::Status started;
-      // What the earlier host had passed on to a server could be carried out after the repetition
-      // of it, and undo what was written since.
-      if (given && !session.clean) started = server_.End();
-      if (started.ok()) started = server_.Start();
-      if (!started.ok()) {
-        if (given) host_.PutBack(volume_, session, std::move(connection));
-        return started;
-      }
+    absl::Status served;
+    if (watched) {
+      served = request.file ? ShowFile(request, nullptr) : absl::OkStatus();
+      if (absl::IsDataLoss(served)) ReportFailure(served);
+      return served;
     }
-    if (request.file) {
-      const absl::Status shown =
-          ShowFile(request.read_only, given ? &session : nullptr, std::move(connection));
-      if (!shown.ok()) return shown;
-    }
-    if (!watcher_.joinable()) {
-      stop_ = std::make_unique<StopSignal>();
-      SetHealth({});
-      watcher_ = std::thread([this, restart = request.file] { Watch(restart); });
-    }
-    return absl::OkStatus();
+    StopWatching();
+    return Begin(request);
   }
 
   absl::Status Stop() {
     const std::string directory = host_.paths_.FuseDirectory(volume_);
-    const bool lost = disk_ == nullptr || disk_->ended() || !serving();
+    const std::optional<VolumeHealth> known = health();
+    const bool lost =
+        disk() == nullptr || disk()->ended() || !known.has_value() || !known->serving();
     // Lazily if no server can answer.
     const absl::Status unmounted = lost ? UnmountLazily(directory) : Unmount(directory);
     if (!unmounted.ok()) return unmounted;
     StopWatching();
-    disk_.reset();
+    SetDisk(nullptr);
     FuseSession session;
     OwnedDescriptor connection;
     host_.Take(volume_, session, connection);
     if (::rmdir(directory.c_str()) != 0 && errno != ENOENT) return FileError(directory, errno);
-    host_.CallObserver([this](HostObserver& observer) { observer.Dropped(volume_); });
+    ForgetHealth();
     return server_.End();
   }
 
-  bool watched() const noexcept { return watcher_.joinable(); }
+  // True unless nothing is known of it that a later call or driver wants to know.
+  bool wanted() const { return watching() || health().has_value(); }
 
-  // The present state, for a new observer.
-  void ReportAll(HostObserver& observer) {
-    if (disk_ != nullptr && !disk_->ended()) {
-      if (absl::StatusOr<OwnedDescriptor> copy = disk_->Duplicate(); copy.ok()) {
-        observer.Kept(volume_, disk_->session(), *std::move(copy));
-      }
+  // The present state, for a new observer. Does not wait for a call that runs.
+  void ReportAll() {
+    const std::lock_guard lock(state_mutex_);
+    if (disk_ != nullptr && !disk_->ended()) ReportDisk();
+    if (health_.has_value()) {
+      host_.CallObserver([this](HostObserver& observer) { observer.Changed(volume_, *health_); });
     }
-    if (watcher_.joinable()) observer.Changed(volume_, health());
   }
 
   void Drain() {
-    if (disk_ == nullptr) return;
-    disk_->Stop();
-    host_.CallObserver([this](HostObserver& observer) {
-      observer.Kept(volume_, disk_->session(), OwnedDescriptor());
+    const std::shared_ptr<FuseDisk> stopped = disk();
+    if (stopped == nullptr) return;
+    stopped->Stop();
+    host_.CallObserver([&](HostObserver& observer) {
+      observer.Kept(volume_, stopped->session(), OwnedDescriptor());
     });
   }
 
-  absl::Status End() {
+  // Ends the server in two steps, so that many end at the same time.
+  void BeginEnd() {
     StopWatching();
-    disk_.reset();
-    return server_.End();
+    SetDisk(nullptr);
+    server_.AskToEnd().IgnoreError();
   }
+  void End(VolumeServer::Clock::time_point latest) { server_.End(latest).IgnoreError(); }
 
  private:
+  using State = VolumeHealth::State;
+
   std::string socket() const { return host_.paths_.NbdSocket(volume_); }
-  bool serving() const { return health().serving; }
-  VolumeHealth health() const {
-    const std::lock_guard lock(health_mutex_);
+  bool watching() const noexcept { return watcher_.joinable(); }
+  std::shared_ptr<FuseDisk> disk() const {
+    const std::lock_guard lock(state_mutex_);
+    return disk_;
+  }
+  void SetDisk(std::shared_ptr<FuseDisk> disk) {
+    const std::lock_guard lock(state_mutex_);
+    disk_.swap(disk);
+  }
+  std::optional<VolumeHealth> health() const {
+    const std::lock_guard lock(state_mutex_);
     return health_;
   }
+  // Reports it if it is another than before. The observer is called with the lock held: what it
+  // hears last is what is.
   void SetHealth(const VolumeHealth& health) {
-    {
-      const std::lock_guard lock(health_mutex_);
-      health_ = health;
-    }
+    const std::lock_guard lock(state_mutex_);
+    if (health_ == health) return;
+    health_ = health;
     host_.CallObserver([&](HostObserver& observer) { observer.Changed(volume_, health); });
   }
+  void ForgetHealth() {
+    const std::lock_guard lock(state_mutex_);
+    health_.reset();
+    restart_ = false;
+    host_.CallObserver([this](HostObserver& observer) { observer.Dropped(volume_); });
+  }
 
-  absl::Status ShowFile(bool read_only, const FuseSession* session, OwnedDescriptor connection) {
-    const std::string directory = host_.paths_.FuseDirectory(volume_);
-    if (disk_ != nullptr && !disk_->ended()) {
-      if (disk_->session().read_only == read_only) return absl::OkStatus();
-      return absl::FailedPreconditionError("the volume is attached in another way");
+  // From here on the server is started again if it ends, if `file`. False if no thread watches it.
+  bool Want(bool file) {
+    const std::lock_guard lock(state_mutex_);
+    restart_ |= file;
+    return watching() && !watching_ended_;
+  }
+  // What the watcher does about a server that has ended. False ends it.
+  bool WantsRestart() {
+    const std::lock_guard lock(state_mutex_);
+    watching_ended_ = !restart_;
+    return restart_;
+  }
+
+  // No thread watches the server, and this process may not know of the volume.
+  absl::Status Begin(const ServeRequest& request) {
+    if (!health().has_value()) {
+      // Reported to an observer that comes meanwhile, and to no other.
+      const std::lock_guard lock(state_mutex_);
+      health_ = VolumeHealth{.state = State::kWaiting, .error = "the volume is being attached"};
     }
-    if (session != nullptr && session->read_only == read_only) {
-      absl::StatusOr<std::unique_ptr<FuseDisk>> adopted =
-          FuseDisk::Adopt(std::move(connection), *session, socket());
-      if (adopted.ok()) {
-        Show(*std::move(adopted));
-        return absl::OkStatus();
-      }
-      // Requests that wait must fail now: no answer can come.
+    FuseSession session;
+    OwnedDescriptor connection;
+    const bool given = host_.Take(volume_, session, connection);
+    Session earlier = {.session = session, .connection = std::move(connection)};
+    absl::Status served = Resume(request, given ? &earlier : nullptr);
+    if (served.ok()) return served;
+    // Somebody may wait for the volume. Otherwise it is not attached, as before.
+    if (request.again || given || disk() != nullptr) {
+      ReportFailure(served);
+    } else {
+      ForgetHealth();
+    }
+    if (earlier.connection.has_value()) {
+      host_.PutBack(volume_, earlier.session, std::move(earlier.connection));
+    }
+    return served;
+  }
+
+  void ReportFailure(const absl::Status& why) {
+    SetHealth({.state = absl::IsDataLoss(why) ? State::kFailed : State::kWaiting,
+               .error = std::string(why.message())});
+  }
+
+  // A session of an earlier host. Without the connection once it has been used up.
+  struct Session {
+    FuseSession session;
+    OwnedDescriptor connection;
+  };
+
+  absl::Status Resume(const ServeRequest& request, Session* earlier) {
+    if (request.file && request.again && earlier == nullptr && disk() == nullptr) return Lost();
+    // What the earlier host had passed on to a server could be carried out after the repetition
+    // of it, and undo what was written since.
+    absl::Status status;
+    if (earlier != nullptr && !earlier->session.clean) status = server_.End();
+    if (status.ok()) status = server_.Start();
+    if (status.ok() && request.file) status = ShowFile(request, earlier);
+    if (!status.ok()) return status;
+    auto stop = std::make_unique<StopSignal>();
+    stop_.swap(stop);
+    watching_ended_ = false;
+    status = StartThread(watcher_, [this] { Watch(); });
+    if (status.ok()) SetHealth({});
+    return status;
+  }
+
+  static absl::Status AttachedOtherwise() {
+    return absl::FailedPreconditionError("the volume is attached in another way");
+  }
+  static absl::Status Lost() {
+    return absl::DataLossError(
+        "the connection of the volume's device has ended with its volume host and driver, and "
+        "every "
+        "request of the device fails: delete the Pods that use the volume, then it is staged "
+        "again");
+  }
+
+  absl::Status ShowFile(const ServeRequest& request, Session* earlier) {
+    const std::string directory = host_.paths_.FuseDirectory(volume_);
+    if (const std::shared_ptr<FuseDisk> shown = disk(); shown != nullptr && !shown->ended()) {
+      if (shown->session().read_only == request.read_only) return absl::OkStatus();
+      return AttachedOtherwise();
+    }
+    if (earlier != nullptr) {
+      if (earlier->session.read_only != request.read_only) return AttachedOtherwise();
+      absl::Status adopted = Adopt(*earlier);
+      if (!absl::IsFailedPrecondition(adopted)) return adopted;
+      // Requests that wait must fail now: no answer can come. No other file takes the place of this
+      // one while a device may be above it.
+      earlier->connection = {};
       if (::umount2(directory.c_str(), MNT_FORCE | UMOUNT_NOFOLLOW) != 0 && errno != EBUSY &&
           errno != EINVAL) {
         return FileError(directory, errno);
       }
+      return absl::DataLossError(absl::StrCat(
+          std::string(adopted.message()),
+          ": every request of the volume's device fails; delete the Pods that use the volume, then "
+          "it is staged again"));
     }
+    if (request.again) return Lost();
     // Of a connection that was closed.
     if (absl::Status gone = UnmountLazily(directory); !gone.ok()) return gone;
     if (absl::Status made = MakeFolder(directory, /*sync=*/false); !made.ok()) return made;
     const absl::StatusOr<uint64_t> size = SizeOf(socket());
     if (!size.ok()) return size.status();
     absl::StatusOr<std::unique_ptr<FuseDisk>> mounted =
-        FuseDisk::Mount(directory, socket(), *size, read_only);
+        FuseDisk::Mount(directory, socket(), *size, request.read_only);
     if (!mounted.ok()) return mounted.status();
     Show(*std::move(mounted));
     return absl::OkStatus();
   }
 
-  void Show(std::unique_ptr<FuseDisk> disk) {
+  absl::Status Adopt(Session& earlier) {
+    // Before anything is read: a host that is killed from here on may leave requests unanswered.
+    FuseSession used = earlier.session;
+    used.clean = false;
+    ReportSession(used);
+    absl::StatusOr<std::unique_ptr<FuseDisk>> adopted =
+        FuseDisk::Adopt(earlier.connection, earlier.session, socket());
+    if (!adopted.ok()) {
+      ReportSession(earlier.session);
+      return adopted.status();
+    }
+    earlier.connection = {};
+    Show(*std::move(adopted));
+    return absl::OkStatus();
+  }
+
+  void ReportSession(const FuseSession& session) {
+    host_.CallObserver(
+        [&](HostObserver& observer) { observer.Kept(volume_, session, OwnedDescriptor()); });
+  }
+
+  void Show(std::shared_ptr<FuseDisk> disk) {
+    const std::lock_guard lock(state_mutex_);
     disk_ = std::move(disk);
+    ReportDisk();
+  }
+
+  // Under state_mutex_.
+  void ReportDisk() {
     if (absl::StatusOr<OwnedDescriptor> copy = disk_->Duplicate(); copy.ok()) {
       host_.CallObserver([&](HostObserver& observer) {
         observer.Kept(volume_, disk_->session(), *std::move(copy));
@@ -175,21 +288,24 @@ class VolumeHost::Attached {
   }
 
   void StopWatching() {
-    if (!watcher_.joinable()) return;
+    if (!watching()) return;
     stop_->Set();
     watcher_.join();
   }
 
-  // Starts the server again whenever it ends, if `restart`.
-  void Watch(bool restart) {
+  // Starts the server again whenever it ends, if that is wanted.
+  void Watch() {
     while (stop_->WaitUntilReadable(server_.ended())) {
-      VolumeHealth health = this->health();
-      health.serving = false;
-      health.error = restart ? "the volume's server has ended, and is being started again"
-                             : "the volume's server has ended, and its device with it: unpublish "
-                               "the volume and stage it again";
+      VolumeHealth health = this->health().value_or(VolumeHealth());
+      const std::string ended = "the volume's server has ended";
+      if (!WantsRestart()) {
+        health.state = State::kFailed;
+        health.error = ended + ", and its device with it: unpublish the volume and stage it again";
+        return SetHealth(health);
+      }
+      health.state = State::kWaiting;
+      health.error = ended + ", and is being started again";
       SetHealth(health);
-      if (!restart) return;
       auto pause = kFirstRestartPause;
       for (;;) {
         const absl::Status started = server_.Start();
@@ -199,28 +315,37 @@ class VolumeHost::Attached {
         if (stop_->WaitFor(pause)) return;
         pause = std::min(2 * pause, kLongestRestartPause);
       }
-      SetHealth({.serving = true, .restarts = health.restarts + 1});
+      SetHealth({.state = State::kServing, .restarts = health.restarts + 1});
     }
   }
 
   VolumeHost& host_;
   const std::string volume_;
   VolumeServer server_;
-  std::unique_ptr<FuseDisk> disk_;
   std::unique_ptr<StopSignal> stop_ = std::make_unique<StopSignal>();
   std::thread watcher_;
-  mutable std::mutex health_mutex_;
-  VolumeHealth health_;
+
+  mutable std::mutex state_mutex_;  // of what follows; taken after `mutex`
+  std::shared_ptr<FuseDisk> disk_;
+  std::optional<VolumeHealth> health_;  // nothing: not attached
+  bool restart_ = false;
+  bool watching_ended_ = false;
 };
 
-VolumeHost::VolumeHost(VolumePaths paths, std::string plugin)
-    : paths_(std::move(paths)), plugin_(std::move(plugin)) {}
+VolumeHost::VolumeHost(VolumePaths paths, ServerOptions server)
+    : paths_(std::move(paths)), server_(std::move(server)) {}
 
 VolumeHost::~VolumeHost() {
   SetObserver(nullptr);
-  for (const auto& [volume, attached] : attached_) {
+  const std::vector<std::shared_ptr<Attached>> all = All();
+  for (const std::shared_ptr<Attached>& attached : all) {
     const std::lock_guard lock(attached->mutex);
-    attached->End().IgnoreError();
+    attached->BeginEnd();
+  }
+  const auto latest = VolumeServer::Clock::now() + server_.end_time;
+  for (const std::shared_ptr<Attached>& attached : all) {
+    const std::lock_guard lock(attached->mutex);
+    attached->End(latest);
   }
 }
 
@@ -282,7 +407,7 @@ absl::Status VolumeHost::Serve(const ServeRequest& request) {
   {
     const std::lock_guard lock(attached->mutex);
     served = attached->Serve(request);
-    if (served.ok() || attached->watched()) return served;
+    if (served.ok() || attached->wanted()) return served;
   }
   Forget(request.volume, std::move(attached));
   return served;
@@ -304,10 +429,7 @@ void VolumeHost::SetObserver(HostObserver* observer) {
     observer_ = observer;
   }
   if (observer == nullptr) return;
-  for (const std::shared_ptr<Attached>& attached : All()) {
-    const std::lock_guard lock(attached->mutex);
-    CallObserver([&](HostObserver& present) { attached->ReportAll(present); });
-  }
+  for (const std::shared_ptr<Attached>& attached : All()) attached->ReportAll();
 }
 
 void VolumeHost::Drain() {

@@ -28,12 +28,26 @@ struct ServeRequest {
   // client.
   bool file = true;
   bool read_only = false;  // the file
+  // Something uses the volume already, above the file of an earlier connection. Another file would
+  // be of no use to it, and would look as if it were served: so only that connection is gone on
+  // with. False: nothing does.
+  bool again = false;
 };
 
 struct VolumeHealth {
-  bool serving = true;
+  enum class State : uint8_t {
+    kServing,
+    kWaiting,  // its requests wait: for its server, or while it is being attached
+    kFailed,  // its requests fail, for good: whatever uses it must be ended, and it be staged again
+    kUnknown,  // a host has to say; used by drivers only
+  };
+
+  State state = State::kServing;
   uint64_t restarts = 0;   // of the server, since it was attached
-  std::string error = {};  // why it can't be started again; empty: it can, or need not
+  std::string error = {};  // why it is not served
+
+  bool serving() const noexcept { return state == State::kServing; }
+  friend bool operator==(const VolumeHealth&, const VolumeHealth&) = default;
 };
 
 // Receives a host's sessions and what changes. Called from several threads, one call at a time.
@@ -51,8 +65,7 @@ class HostObserver {
 // where this process did not attach them itself.
 class VolumeHost {
  public:
-  // `plugin`: of nbdkit, its name or its path.
-  VolumeHost(VolumePaths paths, std::string plugin);
+  VolumeHost(VolumePaths paths, ServerOptions server);
   // Ends all servers, and leaves files and devices as they are: requests wait for the next host if
   // somebody keeps the sessions, otherwise they fail.
   ~VolumeHost();
@@ -61,7 +74,8 @@ class VolumeHost {
 
   // Serves the volume. A file outlives its server, which is started again whenever it ends. Without
   // a file, the server's clients have seen errors, and the next call starts it.
-  // Errors: those of VolumeServer::Start() and FuseDisk::Mount().
+  // Errors: those of VolumeServer::Start() and FuseDisk::Mount(); DATA_LOSS with `again` if there
+  //         is nothing to go on with. With `again`, the health has them too.
   absl::Status Serve(const ServeRequest& request);
   // Everything that was written to it must be flushed. OK if it is not attached.
   // Errors: FAILED_PRECONDITION while it is in use.
@@ -91,7 +105,7 @@ class VolumeHost {
   void CallObserver(Call call);
 
   const VolumePaths paths_;
-  const std::string plugin_;
+  const ServerOptions server_;
 
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<Attached>> attached_;

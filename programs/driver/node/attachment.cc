@@ -21,6 +21,11 @@ namespace {
 
 constexpr std::chrono::seconds kStopTime{30};
 
+absl::Status NotKnown() {
+  return absl::UnavailableError(
+      "the volume host has not said yet whether the volume's device still works; call again");
+}
+
 }  // namespace
 
 absl::StatusOr<std::string> Attachment::Choose(DeviceKind kind) {
@@ -76,15 +81,21 @@ absl::StatusOr<bool> Attachment::IsServed(const std::string& id) const {
 absl::StatusOr<bool> Attachment::IsAlive(const std::string& id) const {
   const absl::StatusOr<bool> mounted = IsMounted(paths_.FuseDirectory(id));
   if (!mounted.ok()) return mounted.status();
-  if (*mounted) return host_.HasFile(id);
-  return IsServed(id);
+  if (!*mounted) return IsServed(id);
+  const HostClient::File file = host_.file(id);
+  // What is taken for dead is detached.
+  if (file == HostClient::File::kUnknown) return NotKnown();
+  return file == HostClient::File::kShown;
 }
 
 absl::Status Attachment::CheckServer(const std::string& id) const {
-  const absl::StatusOr<bool> waits = IsMounted(paths_.FuseDirectory(id));
-  if (!waits.ok()) return waits.status();
+  const absl::StatusOr<bool> mounted = IsMounted(paths_.FuseDirectory(id));
+  if (!mounted.ok()) return mounted.status();
+  if (!*mounted) return absl::OkStatus();
+  const HostClient::File file = host_.file(id);
+  if (file == HostClient::File::kUnknown) return NotKnown();
   const std::optional<VolumeHealth> health = host_.health(id);
-  if (!*waits || !health.has_value() || health->serving || !host_.HasFile(id)) {
+  if (file == HostClient::File::kGone || !health.has_value() || health->serving()) {
     return absl::OkStatus();
   }
   return absl::UnavailableError(
@@ -93,14 +104,21 @@ absl::Status Attachment::CheckServer(const std::string& id) const {
                    health->error));
 }
 
+absl::StatusOr<bool> Attachment::IsAttached(const std::string& id) const {
+  const absl::StatusOr<bool> mounted = IsMounted(paths_.FuseDirectory(id));
+  return !mounted.ok() || *mounted ? mounted : IsServed(id);
+}
+
 absl::Status Attachment::ServeAgain(const std::string& id, const NodeRecord& node) const {
+  const absl::StatusOr<bool> attached = IsAttached(id);
+  if (!attached.ok()) return attached.status();
+  if (!*attached) {
+    host_.Unexpect(id);
+    return absl::OkStatus();
+  }
   const absl::StatusOr<bool> mounted = IsMounted(paths_.FuseDirectory(id));
   if (!mounted.ok()) return mounted.status();
-  const absl::StatusOr<bool> served = IsServed(id);
-  if (!served.ok()) return served.status();
-  // After a restart of the node nothing is attached until the volume is staged.
-  if (!*mounted && !*served) return absl::OkStatus();
-  return host_.Serve({.volume = id, .file = *mounted, .read_only = node.read_only});
+  return host_.Serve({.volume = id, .file = *mounted, .read_only = node.read_only, .again = true});
 }
 
 absl::StatusOr<AttachedDevice> Attachment::Attach(const std::string& id, NodeRecord& node) const {
@@ -115,7 +133,7 @@ absl::StatusOr<AttachedDevice> Attachment::Attach(const std::string& id, NodeRec
       !served.ok()) {
     return served;
   }
-  if (absl::StatusOr<AttachedDevice> found = DeviceOf(id); !absl::IsNotFound(found.status())) {
+  if (absl::StatusOr<AttachedDevice> found = DeviceToUse(id); !absl::IsNotFound(found.status())) {
     return found;
   }
   if (!file) {
@@ -134,7 +152,23 @@ absl::StatusOr<AttachedDevice> Attachment::Attach(const std::string& id, NodeRec
   if (node.read_only) command.emplace_back("--read-only");
   const absl::StatusOr<std::string> loop = CallProgram(command);
   if (!loop.ok()) return loop.status();
-  return Hold(id, *loop);
+  return HoldToUse(id, *loop);
+}
+
+absl::StatusOr<AttachedDevice> Attachment::HoldToUse(const std::string& id,
+                                                     const std::string& path) const {
+  absl::StatusOr<AttachedDevice> device = Hold(id, path);
+  if (!device.ok()) return device;
+  if (absl::Status kept = device->Keep(); !kept.ok()) return kept;
+  return device;
+}
+
+absl::StatusOr<AttachedDevice> Attachment::DeviceToUse(const std::string& id) const {
+  absl::StatusOr<AttachedDevice> device = DeviceOf(id);
+  if (!device.ok()) return device;
+  if (absl::Status kept = device->Keep(); !kept.ok()) return kept;
+  // It was proven while it was held open, and can't have gone since.
+  return device;
 }
 
 absl::StatusOr<std::vector<AttachedDevice>> Attachment::DevicesOf(const std::string& id) const {
@@ -181,6 +215,8 @@ absl::Status Attachment::DetachDevice(const std::string& id, const std::string& 
                                                        : CallProgram({"nbd-client", "-d", path});
   if (!detached.ok()) return detached.status();
   if (alive && !WaitFor([&] { return !IsOurs(id, path); }, kStopTime)) {
+    // It stays attached, whatever its last user does: the volume may be staged again instead.
+    HoldToUse(id, path).IgnoreError();
     return absl::FailedPreconditionError(path + ": is in use");
   }
   return absl::OkStatus();

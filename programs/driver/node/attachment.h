@@ -28,7 +28,7 @@ enum class DeviceKind {
 class Attachment {
  public:
   // `host` must outlive the object.
-  Attachment(const VolumePaths& paths, const HostClient& host) : paths_(paths), host_(host) {}
+  Attachment(const VolumePaths& paths, HostClient& host) : paths_(paths), host_(host) {}
 
   // What the volume can be attached with, for NodeRecord::nbd_device: nothing for a file and a loop
   // device, or a free device of the kernel's NBD client.
@@ -42,16 +42,22 @@ class Attachment {
   // The device that is provably this volume's; which one was recorded does not matter.
   // Errors: NOT_FOUND without one, FAILED_PRECONDITION if there are several.
   absl::StatusOr<AttachedDevice> DeviceOf(const std::string& id) const;
+  // The same for a volume that gets a new user: the device stays until Detach().
+  absl::StatusOr<AttachedDevice> DeviceToUse(const std::string& id) const;
   // All of them, without these errors.
   absl::StatusOr<std::vector<AttachedDevice>> DevicesOf(const std::string& id) const;
   // True while a process serves the volume: what a device holds back may still reach it.
   absl::StatusOr<bool> IsServed(const std::string& id) const;
   // True unless its device fails: its file waits for a server, a device of NBD needs one.
+  // Errors: UNAVAILABLE as long as that is not known.
   absl::StatusOr<bool> IsAlive(const std::string& id) const;
   // OK unless what is written to the volume's file would wait for a server that can't be started.
   // Errors: UNAVAILABLE, with the reason.
   absl::Status CheckServer(const std::string& id) const;
-  // Serves a volume again that is attached. Nothing else is changed.
+  // False if nothing of it is there, as after a restart of the node.
+  absl::StatusOr<bool> IsAttached(const std::string& id) const;
+  // Serves a volume again that is attached. Nothing else is changed: what has ended stays so until
+  // the volume is staged again. Errors: DATA_LOSS if its device has.
   absl::Status ServeAgain(const std::string& id, const NodeRecord& node) const;
   // OK if it is not attached. What was written to the device is in the volume afterwards. Touches
   // no device that is not provably this volume's.
@@ -60,11 +66,13 @@ class Attachment {
  private:
   std::vector<std::string> Find(const std::string& id) const;
   bool IsOurs(const std::string& id, const std::string& device) const;
+  // Proven to be the volume's while it is held open.
   absl::StatusOr<AttachedDevice> Hold(const std::string& id, const std::string& path) const;
+  absl::StatusOr<AttachedDevice> HoldToUse(const std::string& id, const std::string& path) const;
   absl::Status DetachDevice(const std::string& id, const std::string& path, bool alive) const;
 
   const VolumePaths paths_;
-  const HostClient& host_;
+  HostClient& host_;
 };
 
 }  // namespace cbt::driver

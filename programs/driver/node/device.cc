@@ -124,6 +124,16 @@ absl::Status AttachedDevice::Discard() const {
   return absl::OkStatus();
 }
 
+absl::Status AttachedDevice::Keep() const {
+  if (!NameOf(path_).starts_with("loop")) return absl::OkStatus();
+  loop_info64 info = {};
+  if (::ioctl(file_.number(), LOOP_GET_STATUS64, &info) != 0) return FileError(path_, errno);
+  if ((info.lo_flags & LO_FLAGS_AUTOCLEAR) == 0) return absl::OkStatus();
+  info.lo_flags &= ~uint32_t{LO_FLAGS_AUTOCLEAR};
+  if (::ioctl(file_.number(), LOOP_SET_STATUS64, &info) != 0) return FileError(path_, errno);
+  return absl::OkStatus();
+}
+
 bool AttachedDevice::IsUsedAlone() const {
   const OwnedDescriptor alone(OpenFile(path_, O_RDONLY | O_EXCL | O_CLOEXEC | O_NONBLOCK));
   return !alone.has_value() && errno == EBUSY;
@@ -188,9 +198,12 @@ bool IsLoopDeviceOf(const std::string& device, const std::string& file) {
   const std::string backing(absl::StripSuffix(shown, " (deleted)"));
   // The path depends on the namespace, its last part does not: other devices are left alone.
   if (NameOf(backing) != NameOf(file)) return false;
-  struct stat wanted = {};
-  if (::stat(file.c_str(), &wanted) == 0) {
-    return BackingFileOf(device) == BackingFile{.device = wanted.st_dev, .inode = wanted.st_ino};
+  // What the kernel knows: its server may be ending, and device and inode never change.
+  struct statx wanted = {};
+  if (::statx(AT_FDCWD, file.c_str(), AT_STATX_DONT_SYNC, STATX_INO, &wanted) == 0) {
+    return BackingFileOf(device) ==
+           BackingFile{.device = makedev(wanted.stx_dev_major, wanted.stx_dev_minor),
+                       .inode = wanted.stx_ino};
   }
   // Without a mount there is no such file, and the path of another one proves nothing.
   if (errno != ENOTCONN && errno != EIO) return false;

@@ -30,6 +30,10 @@ class AttachedDevice {
   absl::Status Flush() const;
   // Discards everything on the device. Errors: as FileError(), also if it can't be discarded.
   absl::Status Discard() const;
+  // A loop device that was detached while others had it open goes with the last of them, and its
+  // number to the next volume. From here on it stays until it is detached again. Nothing for other
+  // devices. Errors: as FileError(), also if it has gone.
+  absl::Status Keep() const;
   // True if a file system on it is mounted, in any namespace, or another program uses it alone.
   bool IsUsedAlone() const;
 

@@ -102,6 +102,15 @@ Node::Node(Store& store, NodeOptions options)
   store_.SetFlush([this](const Volume& volume) { return Flush(volume); });
 }
 
+void Node::Start() {
+  for (const Volume& volume : store_.catalog().AllVolumes()) {
+    if (volume.node.has_value() && attachment_.IsAttached(volume.id).value_or(true)) {
+      host_.Expect(volume.id);
+    }
+  }
+  host_.Start();
+}
+
 // Also after the host was started again: it knows nothing then but what it was given back.
 // What can't be served at once is tried again: its users wait.
 void Node::ServeAttached() {
@@ -111,12 +120,12 @@ void Node::ServeAttached() {
   }
   const auto over = [this] { return ending_ || !host_.connected(); };
   std::chrono::milliseconds pause = kFirstServePause;
-  for (bool first = true;; first = false) {
+  for (;;) {
     std::erase_if(waiting, [&](const std::string& id) {
       if (over()) return false;
       const absl::Status served = ServeAgain(id);
-      if (first && !served.ok()) options_.report(id, served);
-      return served.ok() || absl::IsNotFound(served);
+      // The host reports what it fails at.
+      return served.ok() || absl::IsNotFound(served) || absl::IsDataLoss(served);
     });
     if (waiting.empty()) return;
     for (auto slept = pause.zero(); slept < pause; slept += kFirstServePause) {
@@ -324,7 +333,7 @@ absl::Status Node::Publish(const std::string& id, const std::string& staging,
     return absl::InvalidArgumentError("volume_capability: the volume is staged in another mode");
   }
   read_only |= usage.read_only;
-  const absl::StatusOr<AttachedDevice> device = attachment_.DeviceOf(id);
+  const absl::StatusOr<AttachedDevice> device = attachment_.DeviceToUse(id);
   if (absl::IsNotFound(device.status())) {
     return absl::FailedPreconditionError(device.status().message());
   }

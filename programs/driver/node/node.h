@@ -39,10 +39,8 @@ struct VolumeStats {
 struct NodeOptions {
   DeviceKind device = DeviceKind::kLoop;
   std::vector<std::string> volume_host = {};  // see HostClientOptions::program
-  // Receives changes of the health of a volume, from a thread of the object's.
+  // See HostClientOptions::changed.
   std::function<void(const std::string& id, const VolumeHealth& health)> changed;
-  // Receives what went wrong with a volume that no caller asked about.
-  std::function<void(const std::string& id, const absl::Status& why)> report;
 };
 
 // Thread safe. Calls that meet another one for the same volume fail with ABORTED. All can be
@@ -52,7 +50,7 @@ class Node {
   // `store` must outlive the object.
   Node(Store& store, NodeOptions options);
   // Connects to the volume host, and has it serve what is attached. Call once, before all others.
-  void Start() { host_.Start(); }
+  void Start();
   ~Node() { ending_ = true; }
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;

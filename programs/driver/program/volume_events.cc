@@ -52,6 +52,24 @@ kube::Object AboutOf(const kube::ObjectList& volumes, const VolumeEventsOptions&
   return node;
 }
 
+const char* ReasonOf(const std::string& volume, const driver::VolumeHealth& health) {
+  if (volume.empty()) return health.serving() ? "VolumeHostRunning" : "VolumeHostNotRunning";
+  if (health.serving()) return "VolumeServerRestarted";
+  return health.state == driver::VolumeHealth::State::kFailed ? "VolumeDeviceFailed"
+                                                              : "VolumeServerNotRunning";
+}
+
+std::string MessageTextOf(const std::string& volume, const driver::VolumeHealth& health) {
+  if (volume.empty()) {
+    return health.serving() ? "the volume host answers again"
+                            : "the volume host does not answer: no server that ends is started "
+                              "again, and no volume can be staged";
+  }
+  if (!health.serving()) return absl::StrCat("volume ", volume, ": ", health.error);
+  return absl::StrCat("volume ", volume, ": it is served again, its server was started again ",
+                      health.restarts, " times so far; requests waited meanwhile");
+}
+
 class EventWriter {
  public:
   EventWriter(VolumeEventsOptions options, std::unique_ptr<kube::Client> client)
@@ -102,10 +120,14 @@ class EventWriter {
 };
 
 absl::Status EventWriter::Write(const std::string& volume, const driver::VolumeHealth& health) {
-  const absl::StatusOr<kube::ObjectList> volumes =
-      client_->ListAll(kube::kPersistentVolumes, /*name_space=*/"");
-  if (!volumes.ok()) return volumes.status();
-  const kube::Object about = AboutOf(*volumes, options_, volume);
+  kube::ObjectList volumes;
+  if (!volume.empty()) {
+    absl::StatusOr<kube::ObjectList> all =
+        client_->ListAll(kube::kPersistentVolumes, /*name_space=*/"");
+    if (!all.ok()) return all.status();
+    volumes = *std::move(all);
+  }
+  const kube::Object about = AboutOf(volumes, options_, volume);
   const absl::StatusOr<std::string> name = about.String({"name"});
   if (!name.ok()) return name.status();
   const absl::StatusOr<std::optional<std::string>> name_space = about.OptionalString({"namespace"});
@@ -115,12 +137,9 @@ absl::Status EventWriter::Write(const std::string& volume, const driver::VolumeH
   event.SetMeta({.name_space = name_space->value_or(kDefaultNamespace),
                  .generate_name = absl::StrCat(*name, ".")});
   event.SetChild({"involvedObject"}, about);
-  event.SetString({"type"}, health.serving ? "Normal" : "Warning");
-  event.SetString({"reason"}, health.serving ? "VolumeServerRestarted" : "VolumeServerNotRunning");
-  std::string message =
-      health.serving ? absl::StrCat("volume ", volume, ": its server was started again, ",
-                                    health.restarts, " times so far; requests waited meanwhile")
-                     : absl::StrCat("volume ", volume, ": ", health.error);
+  event.SetString({"type"}, health.serving() ? "Normal" : "Warning");
+  event.SetString({"reason"}, ReasonOf(volume, health));
+  std::string message = MessageTextOf(volume, health);
   message.resize(std::min(message.size(), kMaxMessageBytes));
   event.SetString({"message"}, message);
   const std::string now = kube::FormatTime(

@@ -93,6 +93,8 @@ std::string Excerpt(const std::string& output) {
 
 }  // namespace
 
+std::string Said(const OwnedDescriptor& file) { return Excerpt(ReadOutput(file.number())); }
+
 bool IsInstalled(const std::string& program) {
   if (program.find('/') != std::string::npos) return ::access(program.c_str(), X_OK) == 0;
   const char* const path = std::getenv("PATH");  // NOLINT(concurrency-mt-unsafe): nothing sets it
@@ -107,9 +109,9 @@ bool IsInstalled(const std::string& program) {
 }
 
 absl::StatusOr<ProgramResult> RunProgram(const std::vector<std::string>& command,
-                                         std::chrono::seconds limit) {
+                                         std::chrono::milliseconds limit) {
   // A file, not a pipe: what stays in the background would keep a pipe open.
-  const OwnedDescriptor output(::memfd_create(command.front().c_str(), MFD_CLOEXEC));
+  OwnedDescriptor output(::memfd_create(command.front().c_str(), MFD_CLOEXEC));
   if (!output.has_value()) return absl::UnavailableError(ErrnoText(errno));
   std::vector<std::string> words = command;
   std::vector<char*> arguments;
@@ -139,17 +141,19 @@ absl::StatusOr<ProgramResult> RunProgram(const std::vector<std::string>& command
   }
   if (killed) {
     return absl::DeadlineExceededError(
-        absl::StrCat(command.front(), ": did not end within ", limit.count(), " s"));
+        absl::StrCat(command.front(), ": did not end within ", limit.count(), " ms"));
   }
   if (!WIFEXITED(status)) {
     return absl::InternalError(
         absl::StrCat(command.front(), ": killed by signal ", WTERMSIG(status)));
   }
-  return ProgramResult{.exit_status = WEXITSTATUS(status), .output = ReadOutput(output.number())};
+  return ProgramResult{.exit_status = WEXITSTATUS(status),
+                       .output = ReadOutput(output.number()),
+                       .file = std::move(output)};
 }
 
 absl::StatusOr<std::string> CallProgram(const std::vector<std::string>& command,
-                                        std::chrono::seconds limit) {
+                                        std::chrono::milliseconds limit) {
   absl::StatusOr<ProgramResult> result = RunProgram(command, limit);
   if (!result.ok()) return result.status();
   absl::StripTrailingAsciiWhitespace(&result->output);

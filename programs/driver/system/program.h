@@ -8,13 +8,19 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/descriptor.h"
 
 namespace cbt::driver {
 
 struct ProgramResult {
   int exit_status = 0;
   std::string output;  // of stdout and stderr, the first 64 KiB
+  // Both, for what processes that it has left in the background write later, see Said().
+  OwnedDescriptor file = {};
 };
+
+// The first lines and the last one of what has been written so far, on one line.
+std::string Said(const OwnedDescriptor& file);
 
 inline constexpr std::chrono::seconds kProgramTime{60};
 
@@ -24,12 +30,12 @@ inline constexpr std::chrono::seconds kProgramTime{60};
 // Errors: FAILED_PRECONDITION if the program is not installed, DEADLINE_EXCEEDED, UNAVAILABLE if
 //         the system refuses, INTERNAL if a signal killed it.
 absl::StatusOr<ProgramResult> RunProgram(const std::vector<std::string>& command,
-                                         std::chrono::seconds limit = kProgramTime);
+                                         std::chrono::milliseconds limit = kProgramTime);
 
 // As above; another exit status than 0 is INTERNAL, with the first lines and the last line of the
 // output. Returns the output without the blanks at its end.
 absl::StatusOr<std::string> CallProgram(const std::vector<std::string>& command,
-                                        std::chrono::seconds limit = kProgramTime);
+                                        std::chrono::milliseconds limit = kProgramTime);
 
 // True if PATH has the program.
 bool IsInstalled(const std::string& program);

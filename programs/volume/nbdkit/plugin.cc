@@ -1,8 +1,12 @@
 // nbdkit's plugin "cbt": serves a tracked volume over NBD. docs/guides/tracked-volumes.md.
 //
 //   nbdkit cbt folder=/srv/volumes/v1 control=/run/v1.sock
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <memory>
@@ -16,6 +20,7 @@
 #include <nbdkit-plugin.h>
 
 #include "absl/status/status.h"
+#include "base/descriptor.h"
 #include "cbt/version.h"
 #include "programs/volume/control.h"
 #include "programs/volume/tracked_volume.h"
@@ -37,11 +42,13 @@ constexpr size_t kMostExtents = 1024;
 struct Served {
   std::string folder;
   std::string control;
-  int64_t size = 0;  // of a new volume; 0: it must exist
+  bool revert = true;  // clients of the control socket may
+  int64_t size = 0;    // of a new volume; 0: it must exist
   cbt::volume::CreateOptions create;
   cbt::volume::OpenOptions options;
   std::unique_ptr<TrackedVolume> volume;
   std::unique_ptr<ControlServer> server;
+  cbt::OwnedDescriptor errors;  // stderr, until the volume is served
 };
 Served* served = nullptr;
 
@@ -119,6 +126,11 @@ int Configure(const char* key, const char* value) {
       served->options.always_copy = flag > 0;
       return flag < 0 ? -1 : 0;
     }
+    if (name == "revert") {
+      const int flag = ::nbdkit_parse_bool(value);
+      served->revert = flag > 0;
+      return flag < 0 ? -1 : 0;
+    }
     if (name == "checkpoint") {
       return ::nbdkit_parse_unsigned("checkpoint", value, &served->options.checkpoint_seconds);
     }
@@ -133,26 +145,44 @@ int CheckConfiguration() {
   return -1;
 }
 
+// Before the last fork(), after which nbdkit's stderr leads nowhere: the program that has started
+// it must learn why the volume can't be opened.
+int KeepStderr() {
+  served->errors = cbt::OwnedDescriptor(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3));
+  return 0;
+}
+
+int ReportOpening(const absl::Status& status) {
+  if (!status.ok()) {
+    ::dprintf(served->errors.number(), "nbdkit: cbt: %s\n", std::string(status.message()).c_str());
+  }
+  return Report(status);
+}
+
 // After the last fork(): a tracker belongs to the process that opened it.
 int OpenVolume() {
   return Guarded([] {
     if (served->size > 0) {
       const absl::Status made = TrackedVolume::Create(
           served->folder, static_cast<uint64_t>(served->size), served->create);
-      if (!made.ok() && !absl::IsAlreadyExists(made)) return Report(made);
+      if (!made.ok() && !absl::IsAlreadyExists(made)) return ReportOpening(made);
     }
     absl::StatusOr<std::unique_ptr<TrackedVolume>> volume =
         TrackedVolume::Open(served->folder, served->options);
-    if (!volume.ok()) return Report(volume.status());
+    if (!volume.ok()) return ReportOpening(volume.status());
     served->volume = *std::move(volume);
     if (const std::string found = served->volume->status().last_error; !found.empty()) {
       ::nbdkit_error("%s", found.c_str());
     }
-    if (served->control.empty()) return 0;
-    absl::StatusOr<std::unique_ptr<ControlServer>> server =
-        ControlServer::Start(*served->volume, {.path = served->control});
-    if (!server.ok()) return Report(server.status());
+    if (served->control.empty()) {
+      served->errors = {};
+      return 0;
+    }
+    absl::StatusOr<std::unique_ptr<ControlServer>> server = ControlServer::Start(
+        *served->volume, {.path = served->control, .allow_revert = served->revert});
+    if (!server.ok()) return ReportOpening(server.status());
     served->server = *std::move(server);
+    served->errors = {};
     return 0;
   });
 }
@@ -241,6 +271,7 @@ constexpr char kHelp[] =
     "image=FILE          what a new volume starts with\n"
     "control=SOCKET      a Unix socket for snapshots, resizing and status\n"
     "copy=true           copies snapshots even where files can be cloned\n"
+    "revert=false        refuses to go back to a snapshot\n"
     "checkpoint=SECONDS  how often the exact state is saved while there are writes [600]";
 
 nbdkit_plugin Describe() noexcept {
@@ -255,6 +286,7 @@ nbdkit_plugin Describe() noexcept {
   description.unload = Unload;
   description.config = Configure;
   description.config_complete = CheckConfiguration;
+  description.get_ready = KeepStderr;
   description.after_fork = OpenVolume;
   description.cleanup = CloseVolume;
   description.open = OpenConnection;

@@ -228,7 +228,7 @@ TEST(ChangeChainTest, OneProcessAtATimeChangesIt) {
 }
 
 // A reader keeps cursors while the chain changes underneath.
-TEST(ChangeChainTest, WhatIsOpenStaysAndWhatIsGoneIsAnError) {
+TEST(ChangeChainTest, MGWhatIsOpenStaysAndWhatIsGoneIsAborted) {
   const test::TempDir folder;
   ASSERT_OK_AND_ASSIGN(
       auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"a", kVolume.capacity}, kQuick));
