@@ -25,7 +25,7 @@ ctest = @rm -f build/$(1)/skips.txt; \
 # what it needs and keeps what an earlier step added.
 libraries_only = $(if $(wildcard build/release/CMakeCache.txt),,-DCBT_BUILD_TESTS=OFF -DCBT_BUILD_BENCH=OFF)
 
-.PHONY: all debug clang test-build test asan asan-core tsan fuzz fuzz-long fuzz-planted coverage mutation planted scorecard soak load bench \
+.PHONY: all libs debug clang test-build test asan asan-core tsan fuzz fuzz-long fuzz-planted coverage mutation planted scorecard soak load bench \
         bench-build bench-once bench-cold bench-docs emulation golden-arm64 newest-debian newest-croaring interop-js ceph demo demo-driver lint tidy \
         nightly docs deb deb-test image install clean help
 # The trees share the machine, so they build one after another, also under -j.
@@ -35,6 +35,12 @@ all:
 	@$(PACKAGES) build
 	@cmake --preset release $(libraries_only)
 	@cmake --build --preset release --parallel $(JOBS) --target cbt_products
+
+# What a plugin or a backup application links, and the command.
+libs:
+	@$(PACKAGES) build
+	@cmake --preset release $(libraries_only)
+	@cmake --build --preset release --parallel $(JOBS) --target cbt_core cbt_rpc cbt_source cbt_tool
 
 debug:
 	$(call build,debug,build test bench)
@@ -194,7 +200,7 @@ demo: all
 demo-driver:
 	@$(PACKAGES) build demo-driver
 	@cmake --preset release $(libraries_only)
-	@cmake --build --preset release --parallel $(JOBS) --target cbt_tool cbt_nbdkit_plugin
+	@cmake --build --preset release --parallel $(JOBS) --target cbt_tool cbt_driver_tool cbt_nbdkit_plugin
 	@/usr/bin/python3 tests/demo/driver/demo.py build/release/bin/cbt build/release/lib/nbdkit-cbt-plugin.so
 
 lint: all
@@ -220,12 +226,14 @@ deb:
 	@$(PACKAGES) build docs deb
 	@debian/build.sh build/deb $(JOBS)
 
-# The sidecar and the command as a container image: an OCI archive, built without a daemon.
+# The servers of a cluster, and the command, as container images: OCI archives, built without a daemon.
 IMAGE ?= build/image/csi-snapshot-metadata.tar
+IMAGE_CBT ?= build/image/cbt.tar
 IMAGE_TAG ?= latest
 image: all
 	@$(PACKAGES) build
-	@deploy/image/build.py --cbt build/release/bin/cbt --output $(IMAGE) --tag $(IMAGE_TAG)
+	@deploy/image/build.py --program build/release/bin/cbt-cluster --output $(IMAGE) --tag $(IMAGE_TAG)
+	@deploy/image/build.py --program build/release/bin/cbt --output $(IMAGE_CBT) --tag $(IMAGE_TAG)
 
 # The packages of `make deb` in a new Debian in DEB_ROOT: needs root, mmdebstrap and a mirror.
 DEB_ROOT ?= /var/tmp/cbt-deb-test
@@ -241,9 +249,10 @@ clean:
 
 help:
 	@echo 'make            libraries and the cbt command: build/release/lib, build/release/bin'
+	@echo 'make libs       only core, rpc, source and the cbt command'
 	@echo 'make test       the same, then builds and runs every test'
 	@echo 'make demo       two images to a verified change stream, shown'
-	@echo 'make demo-driver  a volume of cbt driver, backed up while it is in use'
+	@echo 'make demo-driver  a volume of cbt-driver driver, backed up while it is in use'
 	@echo 'make bench      runs the benchmarks: build/bench/report.md (BENCH_FILTER, BENCH_REPETITIONS)'
 	@echo 'make bench-docs the same, and puts the tables into docs/performance.md'
 	@echo 'make fuzz       fuzzers in build/fuzz/bin, and their seeds'
@@ -273,6 +282,6 @@ help:
 	@echo 'make docs       documents and public headers as one site: build/docs/html/index.html'
 	@echo 'make deb        Debian packages libcbt-dev, cbt, cbt-doc: build/deb/packages'
 	@echo 'make deb-test   installs, uses and removes them in a clean Debian (root, mmdebstrap)'
-	@echo 'make image      the sidecar as a container image: build/image/csi-snapshot-metadata.tar'
+	@echo 'make image      container images: build/image/csi-snapshot-metadata.tar (the sidecar), cbt.tar'
 	@echo 'make install    into PREFIX (default /usr/local), below DESTDIR if set'
 	@echo 'make clean      removes build/'

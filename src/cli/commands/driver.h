@@ -1,4 +1,4 @@
-// The arguments of `cbt driver`.
+// The arguments of `cbt-driver driver`.
 #ifndef CBT_CLI_COMMANDS_DRIVER_H_
 #define CBT_CLI_COMMANDS_DRIVER_H_
 
