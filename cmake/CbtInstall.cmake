@@ -128,8 +128,8 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cbt DESTINATION ${CMAKE_INSTALL_
         FILES_MATCHING PATTERN "*.h" PATTERN rpc EXCLUDE PATTERN ops EXCLUDE PATTERN grpc EXCLUDE
                              PATTERN kube EXCLUDE PATTERN roaring.h EXCLUDE)
 if(CBT_WITH_ROARING)
-  install(FILES ${PROJECT_SOURCE_DIR}/include/cbt/roaring.h
-          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cbt)
+  install(FILES ${PROJECT_SOURCE_DIR}/include/cbt/bridge/roaring.h
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cbt/bridge)
 endif()
 if(CBT_WITH_RPC)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cbt/rpc ${PROJECT_SOURCE_DIR}/include/cbt/ops

@@ -1,7 +1,7 @@
 # Libraries of the system that the programs contain, where the system has them as archives: abseil's
 # shared libraries are two dozen files, each of which costs the start of a program. Installed
 # libraries, tests, and whatever links gRPC, which brings the shared ones, link the shared ones. So do
-# sanitized programs: the thread sanitizer is told to ignore libraries that are not instrumented.
+# sanitized programs: tests ask the thread sanitizer to ignore libraries that are not instrumented.
 
 # cbt_library_or_archive(<variable> <target>): an item for target_link_libraries(). It stands for the
 # imported target, and for its archive in programs of cbt_link_statically().

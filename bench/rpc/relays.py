@@ -24,7 +24,7 @@ DRIVER = "images.cbt.example.com"
 
 def parts_of(build):
     sys.path[:0] = [str(pathlib.Path(build, "tests", "interop")),
-                    str(PROJECT / "tests" / "kube" / "sidecar")]
+                    str(PROJECT / "tests" / "sidecar")]
     import parts  # pylint: disable=import-outside-toplevel,import-error
     return parts
 

@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
+#include <utility>
 #include <vector>
 
 #include "cbt/units.h"
@@ -90,7 +91,9 @@ absl::Status Run(char** argv) {
   const int backup = open(argv[5], O_WRONLY | O_CLOEXEC);
   if (backup < 0) return absl::ErrnoToStatus(errno, argv[5]);
   const std::string checkpoint = std::string(argv[5]) + ".checkpoint";
-  if (auto status = Backup(request, volume, backup, checkpoint); !status.ok()) return status;
+  if (auto status = Backup(std::move(request), volume, backup, checkpoint); !status.ok()) {
+    return status;
+  }
   // Complete: every message was checked, and the server proved that none is missing.
   if (unlink(checkpoint.c_str()) != 0 && errno != ENOENT) {
     return absl::ErrnoToStatus(errno, checkpoint);

@@ -34,9 +34,9 @@ int main(int argc, char** argv) {
   pthread_sigmask(SIG_BLOCK, &stop, nullptr);  // before the first thread starts
 
   MyProvider provider;
-  auto server = cbt::rpc::Server::Start(
-      provider,
-      {.listen = argc > 1 ? argv[1] : "unix:///csi/csi.sock", .plugin_name = "block.example.com"});
+  auto server =
+      cbt::rpc::Server::Start(provider, {.listen = argc > 1 ? argv[1] : "unix:///csi/csi.sock",
+                                         .service = {.plugin_name = "block.example.com"}});
   if (!server.ok()) {
     std::fprintf(stderr, "%s\n", server.status().ToString().c_str());
     return 1;

@@ -30,7 +30,7 @@ PRIVATE = re.compile(r"cbt_private_flags|-Werror|-Wconversion|[\s;\"]-m[a-z]|-fs
                      r"BUILD_INTERFACE")
 
 # Documents may link files that only the source tree has.
-SOURCE_TREE = ("CONTRIBUTING.md", "examples/", "include/", "src/", "tests/")
+SOURCE_TREE = ("CONTRIBUTING.md", "examples/", "include/", "programs/", "src/", "tests/")
 
 
 def run(*command, expect_failure=False, **options):
@@ -106,7 +106,7 @@ class Consumer:
             expect((self.prefix / "include/cbt" / header).is_file(), f"{header} is installed")
         expect((self.prefix / "include/cbt/rpc").exists() == self.rpc, "rpc headers go with rpc")
         expect((self.prefix / "include/cbt/kube").exists() == self.kube_built, "kube headers go with kube")
-        expect((self.prefix / "include/cbt/roaring.h").exists() == self.roaring_built, "roaring.h goes with roaring")
+        expect((self.prefix / "include/cbt/bridge/roaring.h").exists() == self.roaring_built, "roaring.h goes with roaring")
         # Where the shells look for them below /usr/local.
         for place in ("bash-completion/completions/cbt", "zsh/site-functions/_cbt", "fish/vendor_completions.d/cbt.fish"):
             expect((self.prefix / "share" / place).is_file(), f"{place} is installed")

@@ -11,8 +11,8 @@ import common
 
 TABLE = "docs/reference/grpc-over-http2.md"
 INDEX = "docs/README.md"
-LISTED = "tests/rpc/CMakeLists.txt"
-FOLDERS = ["tests/rpc/transport/http2", "tests/rpc"]
+LISTED = ("tests/rpc/CMakeLists.txt", "tests/net/CMakeLists.txt")
+FOLDERS = ["tests/rpc/http2", "tests/net", "tests/rpc"]
 COLUMNS = ["number", "rule", "our server", "its tests", "our client", "its tests"]
 TEST = re.compile(r"\b(?:TEST|TEST_F|TEST_P|RC_GTEST_PROP)\(\s*(\w+)\s*,\s*(\w+)")
 
@@ -48,7 +48,7 @@ def wrong_test(root, named, tests, built):
     if test not in tests[path]:
         return f"{path} has no test {test}"
     if path.removeprefix("tests/").removesuffix(".cc") not in built:
-        return f"{path} is not built: it is not in {LISTED}"
+        return f"{path} is not built: it is not in {' or '.join(LISTED)}"
     return None
 
 
@@ -63,7 +63,7 @@ def check_side(at, does, named, verify):
 def check(arguments):
     root = pathlib.Path(arguments.root)
     rows, findings = rows_of((root / TABLE).read_text())
-    built = set(re.findall(r"\brpc/[\w/]+", (root / LISTED).read_text()))
+    built = set(re.findall(r"\b(?:rpc|net)/[\w/]+", "".join((root / name).read_text() for name in LISTED)))
     tests, sides, before = {}, 0, (0, 0)
     if pathlib.PurePath(TABLE).relative_to("docs").as_posix() not in (root / INDEX).read_text():
         findings.append(f"{INDEX}: no link to {TABLE}")
@@ -113,20 +113,21 @@ def self_test(_):
                    "| 2.1 | good | does | a_test:A.One | - | - |\n"
                    "| 2.x | odd | does | a_test:A.One | - | - |\n",
             INDEX: "nothing\n",
-            LISTED: "set(tests\n  rpc/transport/http2/a_test\n  rpc/transport/http2/b/b_test\n"
+            LISTED[1]: "net/c_test\n",
+            LISTED[0]: "set(tests\n  rpc/http2/a_test\n  rpc/http2/b/b_test\n"
                     "  rpc/server/c_test)\n",
-            "tests/rpc/transport/http2/a_test.cc": "TEST(A, One) {}\n// TEST(A, Off) {}\n",
-            "tests/rpc/transport/http2/b/b_test.cc": "TEST_F(B,\n       Two) {}\n",
-            "tests/rpc/transport/http2/d_test.cc": "TEST(D, Four) {}\n",
+            "tests/rpc/http2/a_test.cc": "TEST(A, One) {}\n// TEST(A, Off) {}\n",
+            "tests/rpc/http2/b/b_test.cc": "TEST_F(B,\n       Two) {}\n",
+            "tests/rpc/http2/d_test.cc": "TEST(D, Four) {}\n",
             "tests/rpc/server/c_test.cc": "TEST_P(C, Three) {}\n",
         })
         common.expect_findings(check(argparse.Namespace(root=root)), [
             "README.md: no link", ":7: 1.2 does not follow 1.2",
             ":8: 1.3: server says 'does', and its tests are '-'",
-            ":9: 1.4: server: tests/rpc/transport/http2/a_test.cc has no test A.Gone",
-            ":10: 1.5: server: tests/rpc/transport/http2/a_test.cc has no test A.Off",
+            ":9: 1.4: server: tests/rpc/http2/a_test.cc has no test A.Gone",
+            ":10: 1.5: server: tests/rpc/http2/a_test.cc has no test A.Off",
             ":11: 1.6: server: no test file z_test",
-            ":12: 1.7: client: tests/rpc/transport/http2/d_test.cc is not built",
+            ":12: 1.7: client: tests/rpc/http2/d_test.cc is not built",
             ":13: 1.8 is for no side", ":14: 3 columns", ":15: 1.9 says nothing",
             ":16: 1.10: client says '-', and its tests are 'a_test:A.One'",
             ":18: the columns are", ":21: 2.x does not follow 2.1"])

@@ -3,7 +3,7 @@
 // is UNIMPLEMENTED. Only metadata is requested, no data is read.
 //
 // The export must not change while a cursor reads it: serve a snapshot, a disabled bitmap or an
-// image that is not being written to. How flags are interpreted: cbt/source/nbd_extents.h. Commands
+// image that is not being written to. How flags are interpreted: cbt/bridge/nbd_extents.h. Commands
 // that start such a server: docs/reference/sources/nbd.md.
 #ifndef CBT_SOURCE_NBD_H_
 #define CBT_SOURCE_NBD_H_

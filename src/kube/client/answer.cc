@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "cbt/kube/status.h"
-#include "kube/config/libcurl.h"
+#include "kube/client/libcurl.h"
 #include "kube/object/json.h"
 #include "kube/object/object_access.h"
 

@@ -18,11 +18,11 @@
 #include "absl/status/statusor.h"
 #include "cbt/kube/client.h"
 #include "kube/client/call_state.h"
+#include "kube/client/credentials.h"
+#include "kube/client/libcurl.h"
 #include "kube/client/requests.h"
 #include "kube/client/token_bucket.h"
 #include "kube/client/transfer.h"
-#include "kube/config/credentials.h"
-#include "kube/config/libcurl.h"
 
 namespace cbt::kube {
 

@@ -49,7 +49,7 @@ curl_socket_t OpenSocket(void* /*self*/, curlsocktype /*purpose*/,
   return descriptor;
 }
 
-std::string_view Trimmed(std::string_view text) {
+std::string_view TrimmedField(std::string_view text) {
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front())) != 0) {
     text.remove_prefix(1);
   }
@@ -268,7 +268,7 @@ void Transfer::TakeHeader(std::string_view line) {
     framed_ = line.starts_with("HTTP/2");
     return;
   }
-  if (Trimmed(line).empty()) {
+  if (TrimmedField(line).empty()) {
     if (answer_.http_code < 200) return;
     head_complete_ = true;
     if (!framed_ && MayHaveBody(request_, answer_.http_code)) {
@@ -287,7 +287,7 @@ void Transfer::TakeHeader(std::string_view line) {
   const size_t colon = line.find(':');
   if (colon == std::string_view::npos) return;
   const std::string_view name = line.substr(0, colon);
-  const std::string_view value = Trimmed(line.substr(colon + 1));
+  const std::string_view value = TrimmedField(line.substr(colon + 1));
   const auto is = [&](std::string_view other) {
     return absl::EqualsIgnoreCase(AbslView(name), AbslView(other));
   };

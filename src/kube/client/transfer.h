@@ -14,10 +14,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kube/client/answer.h"
+#include "kube/client/credentials.h"
+#include "kube/client/endpoint.h"
+#include "kube/client/libcurl.h"
 #include "kube/client/line_splitter.h"
-#include "kube/config/credentials.h"
-#include "kube/config/endpoint.h"
-#include "kube/config/libcurl.h"
 
 namespace cbt::kube {
 

@@ -28,9 +28,8 @@ std::string_view LogLevelName(LogLevel level) noexcept {
 }
 
 std::string_view EndReasonName(EndReason reason) noexcept {
-  constexpr std::string_view kNames[kEndReasons] = {"completed",    "source",  "refused",
-                                                    "client",       "stalled", "time_limit",
-                                                    "request_late", "drained"};
+  constexpr std::string_view kNames[kEndReasons] = {"completed", "source",     "refused", "client",
+                                                    "stalled",   "time_limit", "drained"};
   return kNames[static_cast<size_t>(reason)];
 }
 

@@ -11,8 +11,9 @@
 #include <mutex>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "cbt/rpc/telemetry.h"
-#include "rpc/outbound/open_streams.h"
+#include "rpc/server/open_streams.h"
 #include "rpc/server/small_calls.h"
 #include "rpc/transport/server_call.h"
 
@@ -39,7 +40,7 @@ class HealthService final : public Service {
 
  private:
   class Watch;
-  absl::StatusOr<CallHandler*> OpenWatch(ServerCall& call);
+  absl::StatusOr<CallHandler*> OpenWatch(ServerCall& call, const absl::Cord& request);
   void Change(bool serving);
 
   const SmallCalls::Answer check_;

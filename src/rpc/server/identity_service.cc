@@ -78,7 +78,9 @@ IdentityService::IdentityService(std::string_view plugin_name, std::string_view 
       capabilities_(Constant(Capabilities())),
       ready_(Constant(Ready())) {
   const auto add = [&](const char* path, const SmallCalls::Answer& answer) {
-    AddMethod(path, [&calls, &answer](ServerCall& call) { return calls.Open(call, answer); });
+    AddMethod(path, [&calls, &answer](ServerCall& call, const absl::Cord& request) {
+      return calls.Open(call, request, answer);
+    });
   };
   add("/csi.v1.Identity/GetPluginInfo", info_);
   add("/csi.v1.Identity/GetPluginCapabilities", capabilities_);

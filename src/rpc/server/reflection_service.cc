@@ -128,9 +128,7 @@ class ReflectionService::Call final : public CallHandler, public ServedCall {
   Call(ReflectionService& service, ServerCall& call, StreamSlot slot)
       : service_(service), slot_(std::move(slot)), call_(call) {}
 
-  // Call once, after the registry holds the call.
-  void Start() noexcept { call_.StartRead(); }
-
+  // Of the first message too, once the registry holds the call.
   void OnReadDone(bool ok, absl::Cord message) override {
     if (!ok) {
       Close(absl::OkStatus());
@@ -237,12 +235,14 @@ ReflectionService::ReflectionService(std::vector<std::string> services,
                              "grpc.reflection.v1alpha.ServerReflection"}) {
     services_.emplace_back(common);
   }
-  const auto open = [this](ServerCall& call) { return Open(call); };
+  const auto open = [this](ServerCall& call, absl::Cord request) {
+    return Open(call, std::move(request));
+  };
   AddMethod("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", open);
   AddMethod("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", open);
 }
 
-absl::StatusOr<CallHandler*> ReflectionService::Open(ServerCall& call) {
+absl::StatusOr<CallHandler*> ReflectionService::Open(ServerCall& call, absl::Cord request) {
   absl::StatusOr<StreamSlot> slot = calls_.TakeSlot();
   if (!slot.ok()) {
     return MakeStatusNoThrow(absl::StatusCode::kResourceExhausted,
@@ -250,7 +250,7 @@ absl::StatusOr<CallHandler*> ReflectionService::Open(ServerCall& call) {
   }
   const auto opened = std::make_shared<Call>(*this, call, *std::move(slot));
   if (absl::Status status = calls_.Add(opened); !status.ok()) return status;
-  opened->Start();
+  opened->OnReadDone(true, std::move(request));
   // The registry keeps it until OnDone(), which comes only after this has returned.
   return opened.get();
 }

@@ -15,8 +15,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "cbt/units.h"
-#include "rpc/outbound/open_streams.h"
+#include "rpc/server/open_streams.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
@@ -58,7 +59,7 @@ class ReflectionService final : public Service {
 
  private:
   class Call;
-  absl::StatusOr<CallHandler*> Open(ServerCall& call);
+  absl::StatusOr<CallHandler*> Open(ServerCall& call, absl::Cord request);
   std::string Answer(std::span<const uint8_t> request) const;
 
   const Descriptors descriptors_;

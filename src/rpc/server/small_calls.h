@@ -1,5 +1,5 @@
 // Cheap unary calls without a token, for identity and health: their number is limited, and so is
-// the time that they wait for their request.
+// the time that a client may take for the answer.
 #ifndef CBT_RPC_SERVER_SMALL_CALLS_H_
 #define CBT_RPC_SERVER_SMALL_CALLS_H_
 
@@ -11,9 +11,10 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "cbt/rpc/telemetry.h"
 #include "cbt/units.h"
-#include "rpc/outbound/open_streams.h"
+#include "rpc/server/open_streams.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
@@ -34,8 +35,9 @@ class SmallCalls {
 
   OpenStreams::Counts Count() const { return calls_.Count(); }
 
-  // Opens a call, see OpenCall. `answer` must outlive it.
-  absl::StatusOr<CallHandler*> Open(ServerCall& call, const Answer& answer);
+  // Opens a call, see OpenCall.
+  absl::StatusOr<CallHandler*> Open(ServerCall& call, const absl::Cord& request,
+                                    const Answer& answer);
 
  private:
   class Call;

@@ -318,7 +318,7 @@ def main():
     os.environ["PATH"] += ":/usr/sbin:/sbin"
     for program in ("nbdkit", "protoc", "qemu-io", "nbdcopy"):
         if shutil.which(program) is None:
-            sys.exit(f"demo: {program} is missing: run cmake/install-packages.sh demo-driver")
+            sys.exit(f"demo: {program} is missing: run `make deps DEPS=demo-driver`")
     # Signals end the demo like an error does.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))

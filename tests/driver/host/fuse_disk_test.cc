@@ -1,5 +1,5 @@
 // A disk that waits for its server and for its host, with a real nbdkit and the kernel's FUSE.
-#include "driver/host/fuse_disk.h"
+#include "programs/driver/host/fuse_disk.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -21,11 +21,11 @@
 #include <vector>
 
 #include "base/file_io.h"
-#include "driver/host/host_message.h"
-#include "support/child_process.h"
-#include "support/files.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "programs/driver/host/host_message.h"
+#include "tests/support/child_process.h"
+#include "tests/support/files.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::driver {
 namespace fuse_disk_test {
