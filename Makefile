@@ -138,8 +138,8 @@ bench-build:  ## what `make bench` runs, and runs nothing
 bench: bench-build  ## runs the benchmarks: build/bench/report.md (BENCH_FILTER, BENCH_REPETITIONS)
 	$(call report,)
 
-bench-docs: bench-build  ## the same, and puts the tables into docs/performance.md
-	$(call report,--document docs/performance.md)
+bench-docs: bench-build  ## the same, and puts the tables into docs/generated/benchmarks.md
+	$(call report,--document docs/generated/benchmarks.md)
 
 # Runs each benchmark once to see that it still works, without the inputs of a quarter of a gigabyte.
 bench-once: bench-build  ## every benchmark for a moment
@@ -206,7 +206,7 @@ newest-croaring:  ## the test and the benchmarks that know CRoaring, with its ne
 	@$(PACKAGES) build test bench
 	@tests/machines/newest_croaring.sh . build/croaring
 
-# The figures of docs/reliability.md. SCORECARD: --rows 1,7 for some, --all to include those that
+# The figures of docs/generated/scorecard.md. SCORECARD: --rows 1,7 for some, --all to include those that
 # take minutes to an hour.
 SCORECARD ?=
 scorecard: test-build  ## what is promised, in figures (SCORECARD=--all: all of them, hours)

@@ -153,11 +153,16 @@ if(CBT_HAS_NBDKIT)
   install(TARGETS cbt_nbdkit_plugin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/nbdkit/plugins)
 endif()
 
-# Laid out as in the source tree, so that links between documents work.
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
-        DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR}
-        FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.json")
+# Laid out as in the source tree, so that links between documents work; tests/lint/links.py checks
+# that they lead to nothing else.
+file(GLOB cbt_pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/*.md)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${cbt_pages} DESTINATION ${CMAKE_INSTALL_DOCDIR}
+        COMPONENT documents)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents
+        FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.json" PATTERN site EXCLUDE)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/deploy/kubernetes DESTINATION ${CMAKE_INSTALL_DOCDIR}/deploy
+        COMPONENT documents)
 
 # The contracts, for code generation in any language. gRPC's own services come with gRPC.
 set(cbt_proto_dir ${CMAKE_INSTALL_DATADIR}/cbt/proto)

@@ -144,6 +144,7 @@ END
   protoc --proto_path=/usr/share/cbt/proto --descriptor_set_out=/dev/null csi.proto
   test -s /usr/share/doc/cbt-doc/html/index.html
   test -s /usr/share/doc/cbt-doc/README.md'
+python3 -B "$source/tests/lint/links.py" --root "$root/usr/share/doc/cbt-doc"
 
 step "remove them: nothing is left"
 # Files only: folders are shared with other packages.

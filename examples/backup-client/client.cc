@@ -19,7 +19,6 @@
 #include "cbt/units.h"
 #include "checkpoint.h"
 
-// [copy]
 // Copies one range. Your backup application has something better here.
 absl::Status Copy(int volume, int backup, const cbt::Extent& range) {
   std::vector<char> data(cbt::kMiB);
@@ -36,7 +35,6 @@ absl::Status Copy(int volume, int backup, const cbt::Extent& range) {
   }
   return absl::OkStatus();
 }
-// [/copy]
 
 // [backup]
 // Continues at the checkpoint, and advances it.
@@ -80,7 +78,6 @@ absl::Status Backup(cbt::rpc::ListRequest request, int volume, int backup,
 }
 // [/backup]
 
-// [run]
 absl::Status Run(char** argv) {
   cbt::rpc::ListRequest request;
   request.address = argv[1];
@@ -114,4 +111,3 @@ int main(int argc, char** argv) {
   std::printf("complete\n");
   return 0;
 }
-// [/run]

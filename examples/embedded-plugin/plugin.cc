@@ -49,7 +49,6 @@ absl::StatusOr<Bits> Changed(std::string_view base, std::string_view target) {
 
 }  // namespace storage
 
-// [provider]
 class MyProvider : public cbt::SnapshotProvider {
   absl::StatusOr<cbt::MetadataSource> OpenAllocated(std::string_view id,
                                                     const cbt::StreamContext&) override {
@@ -72,9 +71,7 @@ class MyProvider : public cbt::SnapshotProvider {
     return cbt::MetadataSource{.cursor = *std::move(cursor)};
   }
 };
-// [/provider]
 
-// [identity]
 // Existing code. Any style works: this class uses callbacks, the others block.
 class Identity final : public csi::v1::Identity::CallbackService {
   grpc::ServerUnaryReactor* GetPluginInfo(grpc::CallbackServerContext* context,
@@ -106,7 +103,6 @@ class Identity final : public csi::v1::Identity::CallbackService {
     return reactor;
   }
 };
-// [/identity]
 
 class Controller final : public csi::v1::Controller::Service {
   grpc::Status ControllerGetCapabilities(

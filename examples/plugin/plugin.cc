@@ -6,6 +6,7 @@
 #include "cbt/rpc/server.h"
 #include "storage.h"  // yours: what the storage's management API returns
 
+// [provider]
 class MyProvider : public cbt::SnapshotProvider {
   absl::StatusOr<cbt::MetadataSource> OpenAllocated(std::string_view id,
                                                     const cbt::StreamContext&) override {
@@ -25,6 +26,7 @@ class MyProvider : public cbt::SnapshotProvider {
     return cbt::MetadataSource{.cursor = *std::move(cursor)};
   }
 };
+// [/provider]
 
 int main(int argc, char** argv) {
   sigset_t stop;

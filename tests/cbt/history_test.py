@@ -80,7 +80,7 @@ class HistoryTest(CbtTest):
         plain = self.ok("chain", "show", chain)
         text = self.ok("chain", "show", chain, env={"LC_ALL": "", "LC_CTYPE": "C.UTF-8"})
         self.assertEqual(self.rows(text)["s2"][2], "·" * 5 + "█" + "·" * 58)
-        self.assertIn("Share of a cell that changed:\n· none  ▁ to 0.1 %  ▂ to 1 %  ▃ to 5 %", text)
+        self.assertIn("of a cell at most: · none  ▁ 0.1 %  ▂ 1 %  ▃ 5 %  ▅ 20 %  ▆ 50 %  █ 100 %\n", text)
         self.assertEqual([len(line) for line in text.splitlines()], [len(line) for line in plain.splitlines()])
 
     def test_one_snapshot_alone(self):

@@ -417,7 +417,7 @@ class Maps(support.CbtTest):
         utf8 = {"LC_ALL": "C.UTF-8"}
         text = self.ok("map", "show", path, "--rows", 1, "--svg", svg, env=utf8)
         # 16 blocks per cell: two full ones, and a sixteenth of another.
-        row = "".join("█" if c in (4, 5) else "▓" if c == 40 else "·" for c in range(64))
+        row = "".join("█" if c in (4, 5) else "▅" if c == 40 else "·" for c in range(64))
         self.assertIn(f"[{row}]", text)
         with open(svg, encoding="utf-8") as file:
             self.assertEqual(self.ok("map", "show", path, "--rows", 1, "--svg", "-"), file.read())
@@ -426,14 +426,18 @@ class Maps(support.CbtTest):
         titles = [t.text for t in tree.iter("{http://www.w3.org/2000/svg}title")]
         self.assertEqual(titles, ["256.0 KiB: 100.00 %", "320.0 KiB: 100.00 %",
                                   "2.5 MiB: 6.25 %"])
-        self.assertIn("share of a cell: · none  ░ below 1 %", text)
-        plain = text.translate(str.maketrans("·░▒▓█", ".-=+#"))
+        # One scale and one legend: under a table, too.
+        legend = text.splitlines()[-1]
+        self.assertEqual(legend, "of a cell at most: · none  ▁ 0.1 %  ▂ 1 %  ▃ 5 %  ▅ 20 %  ▆ 50 %  █ 100 %")
+        table = self.ok("delta", path, "--format", "table", "--quiet", env=utf8).splitlines()
+        self.assertEqual(table[-2:], [f"[{row}]", legend])
+        plain = text.translate(str.maketrans("·▁▂▃▅▆█", ".:-=+*#"))
         self.assertEqual(self.ok("map", "show", path, "--rows", 1, env={"LC_ALL": "", "LANG": "C"}), plain)
         self.assertEqual(self.ok("map", "show", path, "--rows", 16).count("["), 16)
         # Where 3 % changed evenly and others less or more, the difference must be visible.
         sparse = set(range(10 * 1024, 65536, 33)) | set(range(1024 * 30, 1024 * 31)) | {1024 * 5}
         text = self.ok("map", "show", self.import_map("s", sparse, 65536 * GRANULARITY), "--rows", 1, env=utf8)
-        for shade in "·░▒█":
+        for shade in "·▁▃█":
             self.assertIn(shade, text.split("\n\n")[1], text)
         # The row labels of a large volume are exact.
         text = self.ok("map", "show", self.import_map("l", [1], (1 << 40) + GRANULARITY), "--rows", 16)

@@ -19,6 +19,7 @@
 #include "base/json_string.h"
 #include "cbt/units.h"
 #include "cbt/wire/digest.h"
+#include "programs/cbt/output/shades.h"
 #include "programs/cbt/output/volume_picture.h"
 #include "programs/cbt/support/status.h"
 #include "programs/cbt/support/terminal.h"
@@ -268,13 +269,15 @@ TEST(PrintStreamTest, Table) {
   std::string dots;
   for (int i = 0; i < 63; ++i) dots += "·";
   EXPECT_EQ(Print(Format::kTable, kTwo, absl::OkStatus()).text,
-            rows + "\n2 extents, 12.0 KiB of 1.0 MiB changed (1.17 %)\n[█" + dots + "]\n");
+            rows + "\n2 extents, 12.0 KiB of 1.0 MiB changed (1.17 %)\n[█" + dots + "]\n" +
+                ShadesLegend(Glyphs::kUnicode) + "\n");
   EXPECT_EQ(Print(Format::kTable, kTwo, Broken()).text,
             rows + "INCOMPLETE: vol\"1\": \xff?lost, really\n");
   {
     const Locale plain("C");
     EXPECT_THAT(Print(Format::kTable, kTwo, absl::OkStatus()).text,
-                testing::EndsWith("\n[#" + std::string(63, '.') + "]\n"));
+                testing::EndsWith("\n[#" + std::string(63, '.') + "]\n" +
+                                  ShadesLegend(Glyphs::kAscii) + "\n"));
   }
   EXPECT_NE(Print(Format::kTable, {}, absl::OkStatus(), 0, 1 << 19)
                 .text.find("0 extents, 0 B of 1.0 MiB changed (0 %), from offset 524288 on"),
@@ -300,10 +303,10 @@ TEST(VolumePictureTest, ShowsEveryByteAndOnlyWhatWasAskedFor) {
   picture.Add({410, 50});     // half of one
   picture.Add({6400, 4096});  // past the capacity
   EXPECT_EQ(picture.bytes(), 151u);
-  std::string expected = "  ·█▓";
+  std::string expected = "  ·█▆";
   for (int i = 5; i < 63; ++i) expected += "·";
-  EXPECT_EQ(picture.Draw(Glyphs::kUnicode), expected + "░");
-  EXPECT_EQ(picture.Draw(Glyphs::kAscii), "  .#+" + std::string(58, '.') + "-");
+  EXPECT_EQ(picture.Draw(Glyphs::kUnicode), expected + "▂");
+  EXPECT_EQ(picture.Draw(Glyphs::kAscii), "  .#*" + std::string(58, '.') + "-");
   EXPECT_EQ(VolumePicture(0, 0).Draw(Glyphs::kUnicode), "");
   VolumePicture tiny(3, 0);
   tiny.Add({1, 4096});

@@ -12,6 +12,8 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "cmake"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lint"))
+import links  # noqa: E402
 from compile_commands import plain_commands  # noqa: E402
 
 # The output of project/core.cc: its gap of one block is bridged, the long one is not.
@@ -28,9 +30,6 @@ GRPC = re.compile(r"\bgrpc|libgrpc|gRPC|libprotobuf")
 # None of these may reach any consumer.
 PRIVATE = re.compile(r"cbt_private_flags|-Werror|-Wconversion|[\s;\"]-m[a-z]|-fsanitize|xsimd|"
                      r"BUILD_INTERFACE")
-
-# Documents may link files that only the source tree has.
-SOURCE_TREE = ("CONTRIBUTING.md", "examples/", "include/", "programs/", "src/", "tests/")
 
 
 def run(*command, expect_failure=False, **options):
@@ -114,19 +113,18 @@ class Consumer:
         self.contracts()
 
     def documents(self):
-        """Files that documents link are installed, unless only the source tree has them."""
-        readme = self.only("CHANGELOG.md").parent / "README.md"
-        pages = [readme, *(readme.parent / "docs").rglob("*.md")]
-        expect(len(pages) > 10, f"the documents are installed: {pages}")
-        for page in pages:
-            for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text()):
-                link = (page.parent / target).resolve().relative_to(readme.parent.resolve()).as_posix()
-                own = link.startswith(SOURCE_TREE)
-                expect(own or (readme.parent / link).exists(), f"{page.name} links {target}")
+        """Documents are installed with all that they link, and examples can be built from there."""
+        root = self.only("CHANGELOG.md").parent
+        pages = links.documents(root)
+        expect(len(pages) > 30, f"the documents are installed: {pages}")
+        found = links.check(argparse.Namespace(root=root))
+        expect(not found, "\n".join(found))
+        expect((root / "examples/plugin/CMakeLists.txt").is_file(), "the examples are installed")
+        expect((root / "deploy/kubernetes/sidecar/kustomization.yaml").is_file(), "the manifests are installed")
 
     def contracts(self):
         """Each .proto file compiles where it is installed; the package knows that place."""
-        folder = self.only("csi.proto").parent
+        folder = self.only("csi.proto", self.prefix / "share/cbt").parent
         names = sorted(path.name for path in folder.rglob("*"))
         expect(names == sorted(path.name for path in (self.root / "src/proto").glob("*.proto")),
                f"the contracts are installed: {names}")

@@ -24,6 +24,7 @@
 #include "programs/cbt/output/document.h"
 #include "programs/cbt/output/heat_map.h"
 #include "programs/cbt/output/output.h"
+#include "programs/cbt/output/shades.h"
 #include "programs/cbt/support/input_files.h"
 #include "programs/cbt/support/numbers.h"
 #include "programs/cbt/support/output_place.h"
@@ -399,7 +400,7 @@ absl::Status ShowMap(const ShowMapArguments& arguments) {
   const Glyphs glyphs = LocaleGlyphs();
   return PrintText(absl::StrCat(OneLine(title), "\n", summary, "; one cell is ",
                                 HumanSize(picture.cell_bytes()), "\n\n", picture.Text(glyphs), "\n",
-                                HeatMap::Legend(glyphs), "\n"));
+                                ShadesLegend(glyphs), "\n"));
 }
 
 void AddShow(CLI::App& app, Command& command) {

@@ -13,8 +13,8 @@
 #include "absl/strings/str_replace.h"
 #include "base/absl_view.h"
 #include "base/json_string.h"
-#include "programs/cbt/history/shades.h"
 #include "programs/cbt/output/progress.h"
+#include "programs/cbt/output/shades.h"
 
 namespace cbt::cli {
 namespace {
@@ -176,8 +176,8 @@ std::string HistoryHtml(const History& history, HistoryPage& page, size_t max_by
 
   std::string data = absl::StrCat("{\"volume\":", JsonString(history.chain.volume()),
                                   ",\"granularity\":\"", granularity, "\",\"shades\":[");
-  for (size_t i = 0; i < kHistoryShades.size(); ++i) {
-    const HistoryShade& shade = kHistoryShades[i];
+  for (size_t i = 0; i < kShades.size(); ++i) {
+    const Shade& shade = kShades[i];
     absl::StrAppend(&data, i == 0 ? "" : ",", "{\"most\":", shade.most, ",\"text\":\"", shade.text,
                     "\",\"light\":\"", shade.fill, "\",\"dark\":\"", shade.dark, "\"}");
   }

@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "programs/cbt/history/history.h"
-#include "programs/cbt/history/shades.h"
+#include "programs/cbt/output/shades.h"
 #include "programs/cbt/output/xml_text.h"
 #include "programs/cbt/support/numbers.h"
 #include "programs/cbt/support/status.h"
@@ -63,7 +63,7 @@ std::string HistorySvg(const History& history, const HistoryPicture& picture) {
         &svg, "<rect x=\"%d\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n", kLeft, y,
         kCellsWidth * static_cast<double>(snapshot.capacity) /
             static_cast<double>(std::max<uint64_t>(1, scale.columns * scale.cell_bytes)),
-        kHeight - 1, kHistoryShades[0].fill);
+        kHeight - 1, kShades[0].fill);
     const std::string pair = absl::StrCat(XmlText(snapshots[picture.shown[i - 1]].id), " to ",
                                           XmlText(snapshot.id), when.empty() ? "" : ", ", when);
     for (size_t at = 0; at < scale.columns; ++at) {
@@ -75,15 +75,14 @@ std::string HistorySvg(const History& history, const HistoryPicture& picture) {
           "at %s</title></rect>\n",
           kLeft + cell * static_cast<double>(at), y,
           cell * static_cast<double>(size) / static_cast<double>(scale.cell_bytes), kHeight - 1,
-          kHistoryShades[HistoryShadeOf(row.cells[at], size)].fill, pair, HumanSize(row.cells[at]),
+          kShades[ShadeOf(row.cells[at], size)].fill, pair, HumanSize(row.cells[at]),
           HumanSize(size), HumanSize(at * scale.cell_bytes));
     }
   }
-  absl::StrAppendFormat(&svg,
-                        "<text x=\"20\" y=\"%d\">One cell is %s; share that changed:</text>\n",
+  absl::StrAppendFormat(&svg, "<text x=\"20\" y=\"%d\">One cell is %s; of a cell at most:</text>\n",
                         bottom + 30, HumanSize(scale.cell_bytes));
   int x = kLeft;
-  for (const HistoryShade& shade : kHistoryShades) {
+  for (const Shade& shade : kShades) {
     absl::StrAppendFormat(&svg,
                           "<rect x=\"%d\" y=\"%d\" width=\"14\" height=\"14\" fill=\"%s\" "
                           "stroke=\"#bbb\"/><text x=\"%d\" y=\"%d\">%s</text>\n",

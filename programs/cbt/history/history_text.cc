@@ -5,7 +5,7 @@
 #include "base/absl_view.h"
 #include "base/utf8.h"
 #include "programs/cbt/history/history.h"
-#include "programs/cbt/history/shades.h"
+#include "programs/cbt/output/shades.h"
 #include "programs/cbt/support/numbers.h"
 #include "programs/cbt/support/status.h"
 
@@ -40,17 +40,11 @@ std::string Padded(std::string text, size_t width) {
 
 // A run of cells of one class.
 void AppendCells(std::string& text, size_t shade, size_t count, const HistoryLook& how) {
-  const HistoryShade& look = kHistoryShades[shade];
+  const Shade& look = kShades[shade];
   if (how.colour) {
     absl::StrAppend(&text, "\x1b[48;5;", look.background, ";38;5;", look.foreground, "m");
   }
-  for (size_t i = 0; i < count; ++i) {
-    if (how.glyphs == Glyphs::kAscii) {
-      text += look.ascii;
-    } else {
-      text += look.unicode;
-    }
-  }
+  for (size_t i = 0; i < count; ++i) text += GlyphOf(shade, how.glyphs);
   if (how.colour) text += "\x1b[0m";
 }
 
@@ -59,7 +53,7 @@ std::string Cells(const HistoryRow& row, const HistoryScale& scale, uint64_t cap
   std::string text;
   size_t begin = 0;
   const auto shade_of = [&](size_t cell) {
-    return HistoryShadeOf(row.cells[cell], scale.CellSize(cell, capacity));
+    return ShadeOf(row.cells[cell], scale.CellSize(cell, capacity));
   };
   while (begin < scale.columns && scale.CellSize(begin, capacity) != 0) {
     size_t end = begin + 1;
@@ -139,11 +133,11 @@ std::string HistoryText(const History& history, const HistoryPicture& picture,
     text += std::string(12 - std::min<size_t>(12, bytes.size()), ' ') + bytes + "  " +
             Cells(row, picture.scale, snapshots[at].capacity, how) + "\n";
   }
-  text += "\nShare of a cell that changed:\n";
-  for (size_t shade = 0; shade < kHistoryShades.size(); ++shade) {
-    if (shade != 0) text += "  ";
+  text += "\nof a cell at most:";
+  for (size_t shade = 0; shade < kShades.size(); ++shade) {
+    text += shade == 0 ? " " : "  ";
     AppendCells(text, shade, 1, how);
-    absl::StrAppend(&text, " ", kHistoryShades[shade].text);
+    absl::StrAppend(&text, " ", kShades[shade].text);
   }
   return text + "\nrecorded: when the map to the snapshot was written into the chain\n";
 }

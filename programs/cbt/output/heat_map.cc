@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "programs/cbt/output/volume_picture.h"
+#include "programs/cbt/output/shades.h"
 #include "programs/cbt/output/xml_text.h"
 #include "programs/cbt/support/numbers.h"
 
@@ -19,17 +18,6 @@ uint64_t CellBytes(uint64_t capacity, uint64_t granularity, size_t cells) noexce
   // numbers.
   const uint64_t blocks = BlockCount(BlockCount(capacity, granularity), cells);
   return std::bit_ceil(std::max<uint64_t>(1, blocks)) * granularity;
-}
-
-// From pale to dark, on a square-root scale, so that few changes in a cell are visible.
-std::string Colour(double part) {
-  constexpr std::array<std::array<double, 3>, 2> kEnds = {{{253, 224, 196}, {140, 20, 20}}};
-  const double place = std::sqrt(part);
-  std::array<int, 3> rgb{};
-  for (size_t i = 0; i < rgb.size(); ++i) {
-    rgb[i] = static_cast<int>(std::lround(kEnds[0][i] + place * (kEnds[1][i] - kEnds[0][i])));
-  }
-  return absl::StrFormat("#%02x%02x%02x", rgb[0], rgb[1], rgb[2]);
 }
 
 std::string Percent(double part) {
@@ -48,22 +36,6 @@ std::string RowLabel(uint64_t offset, uint64_t row_bytes) {
     ++unit;
   }
   return absl::StrCat(offset, " ", kUnits[unit]);
-}
-
-// From none to all; see HeatMap::Legend().
-using CellShades = std::array<const char*, 5>;
-
-const CellShades& ShadesIn(Glyphs glyphs) noexcept {
-  static constexpr CellShades kAscii = {".", "-", "=", "+", "#"};
-  static constexpr CellShades kUnicode = {"·", "░", "▒", "▓", "█"};
-  return glyphs == Glyphs::kAscii ? kAscii : kUnicode;
-}
-
-size_t ShadeOf(double part) noexcept {
-  if (part <= 0) return 0;
-  if (part < 0.01) return 1;
-  if (part < 0.05) return 2;
-  return part < 0.25 ? 3 : 4;
 }
 
 }  // namespace
@@ -91,15 +63,7 @@ double HeatMap::Part(size_t cell) const noexcept {
   return static_cast<double>(reported_[cell]) / static_cast<double>(CellSize(cell));
 }
 
-std::string HeatMap::Legend(Glyphs glyphs) {
-  const CellShades& shades = ShadesIn(glyphs);
-  return absl::StrCat("share of a cell: ", shades[0], " none  ", shades[1], " below 1 %  ",
-                      shades[2], " below 5 %  ", shades[3], " below 25 %  ", shades[4],
-                      " 25 % and more");
-}
-
 std::string HeatMap::Text(Glyphs glyphs) const {
-  const CellShades& shades = ShadesIn(glyphs);
   const uint64_t row = cell_bytes_ * kColumns;
   size_t width = 0;
   for (size_t first = 0; first < cells(); first += kColumns) {
@@ -110,7 +74,7 @@ std::string HeatMap::Text(Glyphs glyphs) const {
     const std::string offset = RowLabel(first * cell_bytes_, row);
     text += std::string(width - offset.size(), ' ') + offset + " [";
     for (size_t cell = first; cell < std::min(cells(), first + kColumns); ++cell) {
-      text += shades[ShadeOf(Part(cell))];
+      text += GlyphOf(ShadeOf(reported_[cell], CellSize(cell)), glyphs);
     }
     text += "]\n";
   }
@@ -141,26 +105,26 @@ std::string HeatMap::Svg(std::string_view title, std::string_view subtitle) cons
     }
     const std::string place = absl::StrFormat("<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"",
                                               x, y, kCell - 1, kCell - 1);
+    absl::StrAppend(&svg, place, " fill=\"",
+                    kShades[ShadeOf(reported_[cell], CellSize(cell))].fill);
     if (reported_[cell] == 0) {
-      absl::StrAppend(&svg, place, " fill=\"#eee\"/>\n");
+      absl::StrAppend(&svg, "\"/>\n");
     } else {
-      absl::StrAppend(&svg, place, " fill=\"", Colour(Part(cell)), "\"><title>",
-                      HumanSize(cell * cell_bytes_), ": ", Percent(Part(cell)),
+      absl::StrAppend(&svg, "\"><title>", HumanSize(cell * cell_bytes_), ": ", Percent(Part(cell)),
                       "</title></rect>\n");
     }
   }
   const int legend = height - 24;
-  absl::StrAppendFormat(&svg, "<text x=\"%d\" y=\"%d\">%s per cell; share that changed:</text>\n",
+  absl::StrAppendFormat(&svg, "<text x=\"%d\" y=\"%d\">One cell is %s; of a cell at most:</text>\n",
                         kLeft, legend, HumanSize(cell_bytes_));
-  int x = kLeft + 280;
-  for (const double part : {0.0, 0.01, 0.1, 0.5, 1.0}) {
+  int x = kLeft + 240;
+  for (const Shade& shade : kShades) {
     absl::StrAppendFormat(&svg,
-                          "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"%s\"/>"
-                          "<text x=\"%d\" y=\"%d\">%s</text>\n",
-                          x, legend - kCell + 3, kCell - 1, kCell - 1,
-                          part == 0 ? "#eee" : Colour(part), x + kCell + 4, legend,
-                          part == 0 ? "none" : absl::StrFormat("%g %%", 100 * part));
-    x += 66;
+                          "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"%s\" "
+                          "stroke=\"#bbb\"/><text x=\"%d\" y=\"%d\">%s</text>\n",
+                          x, legend - kCell + 3, kCell - 1, kCell - 1, shade.fill, x + kCell + 4,
+                          legend, shade.text);
+    x += 84;
   }
   return svg + "</svg>\n";
 }

@@ -30,11 +30,8 @@ class HeatMap {
   // The share of the cell's bytes that was reported, 0 .. 1.
   double Part(size_t cell) const noexcept;
 
-  // One line per row, starting with its offset, which is exact. The shades are those of Legend().
+  // One line per row, starting with its offset, which is exact. ShadesLegend() explains the shades.
   std::string Text(Glyphs glyphs) const;
-
-  // What the shades mean. They are chosen for maps of a few percent.
-  static std::string Legend(Glyphs glyphs);
 
   // An SVG document. `title` and `subtitle` may be any text.
   std::string Svg(std::string_view title, std::string_view subtitle) const;

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "programs/cbt/output/extent_writer.h"
+#include "programs/cbt/output/shades.h"
 #include "programs/cbt/output/volume_picture.h"
 #include "programs/cbt/support/numbers.h"
 #include "programs/cbt/support/status.h"
@@ -78,7 +79,8 @@ class TableWriter final : public ExtentWriter {
     if (options_.starting_offset != 0) {
       text += ", from offset " + std::to_string(options_.starting_offset) + " on";
     }
-    output_.Append(text + "\n[" + picture_.Draw(options_.glyphs) + "]\n");
+    output_.Append(text + "\n[" + picture_.Draw(options_.glyphs) + "]\n" +
+                   ShadesLegend(options_.glyphs) + "\n");
   }
 
   void Fail(const absl::Status& reason) override {

@@ -12,10 +12,6 @@
 
 namespace cbt::cli {
 
-// The shade of a cell of `size` bytes: `·` if none were reported, `░`, `▒`, `▓`, `█` for each
-// further quarter, in UTF-8; in ASCII `.`, and `-`, `=`, `+`, `#`.
-const char* Shade(uint64_t reported, uint64_t size, Glyphs glyphs) noexcept;
-
 // Sums extents in up to 64 cells of equal size, in constant memory, and shades each cell by the
 // share of its bytes that was reported.
 class VolumePicture {
@@ -29,7 +25,7 @@ class VolumePicture {
   // The bytes added, without anything past the capacity.
   uint64_t bytes() const noexcept { return bytes_; }
 
-  // The cells in order, see Shade(); blank below the starting offset.
+  // The cells in order, see kShades; blank below the starting offset.
   std::string Draw(Glyphs glyphs) const;
 
  private:

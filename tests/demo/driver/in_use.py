@@ -135,14 +135,12 @@ class MountedVolume(InUse):
             mount=self.messages.VolumeCapability.MountVolume(fs_type="ext4"),
             access_mode=self.messages.VolumeCapability.AccessMode(mode="SINGLE_NODE_WRITER"))
 
-    # [attach]
     def attach(self):
         client = self.driver.client
         client.NodeStageVolume(volume_id=self.volume, staging_target_path=self.staging,
                                volume_capability=self.capability())
         client.NodePublishVolume(volume_id=self.volume, staging_target_path=self.staging,
                                  target_path=self.target, volume_capability=self.capability())
-    # [/attach]
 
     def detach(self):
         client = self.driver.client

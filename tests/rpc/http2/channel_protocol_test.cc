@@ -1,5 +1,5 @@
 // The rules of gRPC's HTTP/2 mapping that a channel must keep, frame by frame, and what it must
-// accept from an HTTP/2 server. docs/reference/grpc-over-http2.md lists them.
+// accept from an HTTP/2 server. tests/rpc/conformance/protocol.csv lists them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nghttp2/nghttp2.h>

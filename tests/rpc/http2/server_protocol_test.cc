@@ -1,5 +1,5 @@
 // The rules of gRPC's HTTP/2 mapping, and of HTTP/2 where gRPC depends on them, tested on a server
-// frame by frame. docs/reference/grpc-over-http2.md lists them.
+// frame by frame. tests/rpc/conformance/protocol.csv lists them.
 #include <gtest/gtest.h>
 
 #include <optional>
