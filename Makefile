@@ -39,6 +39,12 @@ all:  ## libraries and the cbt command: build/release/lib, build/release/bin
 	@cmake --preset release $(libraries_only)
 	@cmake --build --preset release --parallel $(JOBS) --target cbt_products
 
+# What a plugin or a backup application links, and the command.
+libs:  ## only core, rpc, source and the cbt command
+	@$(PACKAGES) build
+	@cmake --preset release $(libraries_only)
+	@cmake --build --preset release --parallel $(JOBS) --target cbt_core cbt_rpc cbt_source cbt_tool
+
 # What `make`, `make test` and `make demo` need; cmake/packages.txt names the groups of the others.
 DEPS ?= build test demo
 deps:  ## installs missing Debian packages, as root or with sudo (DEPS: groups of cmake/packages.txt)
@@ -225,10 +231,10 @@ demo:  ## two images to a verified change stream, shown; installs what is missin
 	@$(MAKE) --no-print-directory all
 	@tests/demo/demo.sh build/release/bin
 
-demo-driver:  ## a volume of cbt driver, backed up while it is in use
+demo-driver:  ## a volume of cbt-driver, backed up while it is in use
 	@$(PACKAGES) build demo-driver
 	@cmake --preset release $(libraries_only)
-	@cmake --build --preset release --parallel $(JOBS) --target cbt_tool cbt_nbdkit_plugin
+	@cmake --build --preset release --parallel $(JOBS) --target cbt_tool cbt_driver_tool cbt_nbdkit_plugin
 	@/usr/bin/python3 tests/demo/driver/demo.py build/release/bin/cbt build/release/lib/nbdkit-cbt-plugin.so
 
 lint: need-lint all  ## clang-format (check only) and cppcheck
@@ -252,12 +258,14 @@ deb:  ## Debian packages libcbt-dev, cbt, cbt-doc: build/deb/packages
 	@$(PACKAGES) build docs deb
 	@debian/build.sh build/deb $(JOBS)
 
-# The sidecar and the command as a container image: an OCI archive, built without a daemon.
+# The servers of a cluster, and the command, as container images: OCI archives, built without a daemon.
 IMAGE ?= build/image/csi-snapshot-metadata.tar
+IMAGE_CBT ?= build/image/cbt.tar
 IMAGE_TAG ?= latest
-image: all  ## the sidecar as a container image: build/image/csi-snapshot-metadata.tar
+image: all  ## container images: build/image/csi-snapshot-metadata.tar (the sidecar), cbt.tar
 	@$(PACKAGES) build
-	@deploy/image/build.py --cbt build/release/bin/cbt --output $(IMAGE) --tag $(IMAGE_TAG)
+	@deploy/image/build.py --program build/release/bin/cbt-cluster --output $(IMAGE) --tag $(IMAGE_TAG)
+	@deploy/image/build.py --program build/release/bin/cbt --output $(IMAGE_CBT) --tag $(IMAGE_TAG)
 
 # The packages of `make deb` in a new Debian in DEB_ROOT: needs root, mmdebstrap and a mirror.
 DEB_ROOT ?= /var/tmp/cbt-deb-test

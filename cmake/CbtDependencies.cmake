@@ -9,7 +9,7 @@ find_path(CBT_XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
 # Libraries for some formats of cbt::source. Each is used if it is found and can be left out with
 # -DCBT_WITH_<NAME>=OFF; opening a source that needs an absent one is an error that names it.
 find_package(PkgConfig REQUIRED)
-set(cbt_source_libraries "")  # <NAME>=<pkg-config module> of those in use
+set(cbt_source_libraries "")  # <NAME>=<pkg-config module> of those that are linked
 foreach(pair EXPAT=expat LIBNBD=libnbd LIBEXT2FS=ext2fs LIBBLKID=blkid)
   string(REGEX MATCH "^(.*)=(.*)$" pair ${pair})
   set(name ${CMAKE_MATCH_1})
@@ -18,10 +18,10 @@ foreach(pair EXPAT=expat LIBNBD=libnbd LIBEXT2FS=ext2fs LIBBLKID=blkid)
   if(CBT_WITH_${name})
     pkg_check_modules(CBT_${name} QUIET IMPORTED_TARGET GLOBAL ${module})
   endif()
-  if(CBT_WITH_${name} AND CBT_${name}_FOUND)
-    list(APPEND cbt_source_libraries ${name}=${module})
-  else()
+  if(NOT CBT_WITH_${name} OR NOT CBT_${name}_FOUND)
     message(STATUS "cbt: without ${module}, so without the sources that need it")
+  elseif(NOT name STREQUAL "LIBNBD")  # which is loaded when it is needed
+    list(APPEND cbt_source_libraries ${name}=${module})
   endif()
 endforeach()
 option(CBT_WITH_RAPIDJSON "Use RapidJSON where it is found" ON)
@@ -53,7 +53,7 @@ if(CBT_WITH_RAPIDJSON AND CBT_RAPIDJSON_INCLUDE_DIR)
   endif()
 endif()
 set(CBT_HAS_KUBE OFF)
-set(cbt_kube_libraries "")  # <NAME>=<pkg-config module>
+set(cbt_kube_libraries "")  # <NAME>=<pkg-config module> of those that are linked
 if(CBT_WITH_KUBE)
   set(cbt_kube_missing "")
   foreach(pair LIBCURL=libcurl YAMLCPP=yaml-cpp)
@@ -61,7 +61,9 @@ if(CBT_WITH_KUBE)
     set(name ${CMAKE_MATCH_1})
     set(module ${CMAKE_MATCH_2})
     pkg_check_modules(CBT_${name} QUIET IMPORTED_TARGET GLOBAL ${module})
-    list(APPEND cbt_kube_libraries ${name}=${module})
+    if(NOT name STREQUAL "LIBCURL")  # which is loaded when it is needed
+      list(APPEND cbt_kube_libraries ${name}=${module})
+    endif()
     if(NOT CBT_${name}_FOUND)
       list(APPEND cbt_kube_missing ${module})
     endif()

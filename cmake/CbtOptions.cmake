@@ -6,6 +6,7 @@ cmake_dependent_option(CBT_WITH_GRPC "Build cbt::grpc, services for gRPC servers
 option(CBT_WITH_KUBE "Build cbt::kube, a client of the Kubernetes API, where its libraries are found" ON)
 option(CBT_WITH_ROARING "Offer cbt::roaring, the bridge to CRoaring's bitmaps (headers only)" ON)
 option(CBT_BUILD_TOOLS "Build the cbt command" ${PROJECT_IS_TOP_LEVEL})
+option(CBT_STATIC_LIBRARIES "Programs contain abseil and yaml-cpp where the system has archives of them" ON)
 option(CBT_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 cmake_dependent_option(CBT_TEST_RPC "Build the tests of cbt::rpc too" ON CBT_WITH_RPC OFF)
 option(CBT_BUILD_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})

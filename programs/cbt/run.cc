@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -87,7 +88,7 @@ int UsageFailure(const CLI::App& app, const CLI::ParseError& error) {
                         dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)) {
     why = UnknownArgument(deepest, rest.front());
   }
-  const std::string help = name.empty() ? "cbt --help" : "cbt " + name + " --help";
+  const std::string help = app.get_name() + (name.empty() ? "" : " " + name) + " --help";
   PrintLine(name, "usage: " + why + " (see " + help + ")");
   return kExitUsage;
 }
@@ -103,48 +104,41 @@ std::vector<std::string> ArgumentsOf(int argc, char** argv) {
   return arguments;
 }
 
-// Whether the program is the sidecar; `first` is then the first of its arguments.
-bool IsSidecar(int argc, char** argv, int& first) {
-  if (argc < 1) return false;
-  std::string_view name = argv[0];
-  name.remove_prefix(name.rfind('/') + 1);
-  first = 1;
-  // A manifest of the Go program names it so.
-  if (name == "csi-snapshot-metadata") return true;
-  first = 2;
-  return argc >= 2 && std::string_view(argv[1]) == "sidecar";
+// Of the subcommand that the arguments begin with, if another program has it.
+const CommandElsewhere* FindElsewhere(const Program& program, int argc, char** argv) {
+  int first = 1;
+  if (first < argc && std::string_view(argv[first]) == "help") ++first;
+  if (first >= argc) return nullptr;
+  for (const CommandElsewhere& command : program.elsewhere) {
+    if (std::string_view(argv[first]) == command.name) return &command;
+  }
+  return nullptr;
 }
 
-int ParseAndRun(int argc, char** argv, const DriverPrograms& programs) {
-  if (int first = 0; IsSidecar(argc, argv, first)) {
-    return RunSidecarCommand(std::vector<std::string>(argv + first, argv + argc));
+int ParseAndRun(int argc, char** argv, const Program& program) {
+  if (program.run_unparsed) {
+    if (const std::optional<int> status = program.run_unparsed(argc, argv)) return *status;
   }
-  CLI::App app("Changed-block tracking: what changed between two snapshots of a volume", "cbt");
+  if (const CommandElsewhere* const command = FindElsewhere(program, argc, argv)) {
+    PrintLine("", std::string("usage: '") + command->name + "' is a command of another program: " +
+                      command->program + " " + command->name);
+    return kExitUsage;
+  }
+  CLI::App app(program.description, program.name);
   app.set_version_flag(
-      "-V,--version", [] { return VersionText(); }, "Print the version and the kernels in use");
+      "-V,--version",
+      [&program] {
+        return VersionText(program.version_lines ? program.version_lines()
+                                                 : std::vector<std::string>());
+      },
+      "Print the version and the kernels in use");
   app.require_subcommand(1);
   app.formatter(std::make_shared<HelpFormatter>());
   app.footer(
       "Run a subcommand with --help for details. Exit status: 0 success, 1 the answer is \"no\",\n"
       "2 wrong usage or bad input, 3 input/output or network failure.");
   Command command;
-  AddDelta(app, command);
-  AddAllocated(app, command);
-  AddApply(app, command);
-  AddMap(app, command);
-  AddChain(app, command);
-  AddServe(app, command);
-  AddSidecar(app, command);
-  AddSessionManager(app, command);
-  AddAggregatedApi(app, command);
-  AddHttpSidecar(app, command);
-  AddDriver(app, command, programs);
-  AddVolumeHost(app, command, programs);
-  AddList(app, command);
-  AddVerify(app, command);
-  AddRelay(app, command);
-  AddToken(app, command);
-  AddConform(app, command);
+  for (const AddCommand add : program.commands) add(app, command);
   AddVerbosityToAll(app);
   AddDescribe(app, command);
   try {
@@ -165,7 +159,8 @@ int ParseAndRun(int argc, char** argv, const DriverPrograms& programs) {
 
 }  // namespace
 
-int Run(int argc, char** argv, const DriverPrograms& programs) {
+int Run(int argc, char** argv, const Program& program) {
+  SetProgramName(program.name);
   TakeStandardDescriptors();
   // Failed writes are errors with a message, not a silent death.
   std::signal(SIGPIPE, SIG_IGN);
@@ -173,7 +168,7 @@ int Run(int argc, char** argv, const DriverPrograms& programs) {
   // Keeps gRPC's log out of our one-line errors unless the user asks for it.
   setenv("GRPC_VERBOSITY", "NONE", 0);  // NOLINT(concurrency-mt-unsafe): the only thread
   try {
-    return ParseAndRun(argc, argv, programs);
+    return ParseAndRun(argc, argv, program);
   } catch (const std::exception& error) {
     PrintLine("", std::string("internal error: ") + error.what());
     return kExitFailure;

@@ -29,7 +29,7 @@ struct Publication {
   std::string ca_file = {};
 };
 
-// Sessions of the proposal's first revision, as `cbt session-manager` opens them.
+// Sessions of the proposal's first revision, as `cbt-cluster session-manager` opens them.
 struct SessionOptions {
   // The sidecar's namespace, where their data is; empty: sessions do not come from the cluster.
   std::string name_space = {};

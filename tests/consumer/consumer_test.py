@@ -24,6 +24,8 @@ ROARING_OUTPUT = "3 blocks\n"
 KUBE_OUTPUT = '{"kind":"ConfigMap","extra":[1.5],"data":{"key":"value"}}\nUNAVAILABLE\n'
 # None of these may reach a project that only asks for core.
 FOREIGN = re.compile(r"grpc|protobuf|protoc\b|upb|cares|re2", re.IGNORECASE)
+# Loaded when they are needed, not linked.
+LOADED = re.compile(r"libnbd|libcurl|\bcurl\b")
 GRPC = re.compile(r"\bgrpc|libgrpc|gRPC|libprotobuf")
 # None of these may reach any consumer.
 PRIVATE = re.compile(r"cbt_private_flags|-Werror|-Wconversion|[\s;\"]-m[a-z]|-fsanitize|xsimd|"
@@ -158,6 +160,7 @@ class Consumer:
         log = run(self.cmake, "--build", tree, "-v")
         no_match(GRPC, log, "the build of a consumer of rpc")
         no_match(GRPC, run("ldd", tree / "consumer"), "ldd")
+        no_match(LOADED, run("ldd", tree / "consumer"), "ldd")
         tree, _ = self.configure(["source", "grpc"], program="grpc")
         run(self.cmake, "--build", tree)
         expect(run(tree / "consumer", cwd=self.scratch) == GRPC_OUTPUT, "the consumer's output")
@@ -167,6 +170,7 @@ class Consumer:
         tree, _ = self.configure(["kube"], program="kube")
         expect("gRPC_DIR" not in (tree / "CMakeCache.txt").read_text(), "kube looks for no gRPC")
         run(self.cmake, "--build", tree)
+        no_match(LOADED, run("ldd", tree / "consumer"), "ldd")
         expect(run(tree / "consumer") == KUBE_OUTPUT, "the consumer's output")
 
     def roaring(self):
@@ -297,9 +301,9 @@ class Consumer:
         if self.grpc_built:
             programs.append(("grpc", "cbt-source cbt-grpc", GRPC_OUTPUT))
         for program, packages, output in programs:
-            # Linked statically, Debian's libcurl wants libraries that its package does not bring.
-            for static in ([],) if "cbt-kube" in packages else ([], ["--static"]):
+            for static in ([], ["--static"]):
                 words = flags(*static, "--cflags", "--libs", *packages.split())
+                no_match(LOADED, " ".join(words), f"pkg-config's answer for {packages}")
                 if program == "core":
                     no_match(FOREIGN, " ".join(words), "pkg-config's answer for cbt-core")
                 binary = self.scratch / f"pkgconfig_{program}"

@@ -1,4 +1,4 @@
-"""`cbt driver` and `cbt sidecar` with Kubernetes' own controllers: kube-apiserver, snapshot-controller
+"""`cbt-driver driver` and `cbt-cluster sidecar` with Kubernetes' own controllers: kube-apiserver, snapshot-controller
 and csi-snapshotter. Volumes are attached as kubelet would attach them.
 
 Usage: cluster_test.py CBT FOLDER_OF_MESSAGES NBDKIT_PLUGIN "" FOLDER_OF_OTHER_MESSAGES CONTROL_PLANE

@@ -86,11 +86,11 @@ class ContainersTest(parts.DriverTest):
                 subprocess.run(["losetup", "--detach", line.split()[0]], check=False)
 
     def start_host(self):
-        self.host = Container(self.node, self.log, parts.CBT, "volume-host", "--state-dir",
+        self.host = Container(self.node, self.log, parts.DRIVER, "volume-host", "--state-dir",
                               self.state, "--nbdkit-plugin", parts.PLUGIN, "--grace", "30")
 
     def start_driver(self):
-        self.driver = Container(self.node, self.log, parts.CBT, "driver", "--endpoint", self.address,
+        self.driver = Container(self.node, self.log, parts.DRIVER, "driver", "--endpoint", self.address,
                                 "--state-dir", self.state, "--node-id", "node-1", "--volume-host",
                                 "external")
         late = time.monotonic() + 60

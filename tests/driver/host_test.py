@@ -1,4 +1,4 @@
-"""`cbt volume-host`: servers, host and driver end, and what uses a volume only waits."""
+"""`cbt-driver volume-host`: servers, host and driver end, and what uses a volume only waits."""
 
 import contextlib
 import http.server
@@ -260,7 +260,7 @@ class HostTest(AttachedCase):
     def test_na_a_host_of_its_own_process(self):
         self.driver.stop()
         self.wait_for(lambda: self.pid_of_host() is None)
-        host = subprocess.Popen([parts.CBT, "volume-host", "--state-dir", self.driver.state,
+        host = subprocess.Popen([parts.DRIVER, "volume-host", "--state-dir", self.driver.state,
                                  "--nbdkit-plugin", parts.PLUGIN], stderr=subprocess.DEVNULL)
         self.addCleanup(host.wait)
         self.addCleanup(host.terminate)

@@ -1,4 +1,4 @@
-"""`cbt driver` and `cbt volume-host` on a whole Kubernetes node: a Pod that writes all the time keeps
+"""`cbt-driver driver` and `cbt-driver volume-host` on a whole Kubernetes node: a Pod that writes all the time keeps
 its volumes through the end of everything that serves them.
 
 Real are: the kubelet, containerd, the control plane, the Pods with their images and mounts, and the
@@ -82,11 +82,14 @@ def image_files():
     """The driver's image: its programs, those that it runs, and their libraries."""
     tools = ("nbdkit", "losetup", "blkid", "mkfs.ext4", "resize2fs", "e2fsck", "mount")
     programs = {"/usr/bin/cbt": parts.CBT,
-                "/usr/bin/cbt-driver": os.path.join(os.path.dirname(parts.CBT), "cbt-driver"),
+                "/usr/bin/cbt-driver": parts.DRIVER,
                 "/usr/lib/nbdkit/nbdkit-cbt-plugin.so": parts.PLUGIN,
                 **{f"/usr/bin/{tool}": shutil.which(tool) for tool in tools}}
     files = dict(programs)
-    for program in programs.values():
+    # For --events, which asks the API server, the driver loads it.
+    (loaded,) = re.findall(r"libcurl\.so\.4 .*=> (/\S+)", run("ldconfig", "-p"))[:1]
+    files[loaded] = loaded
+    for program in [*programs.values(), loaded]:
         files.update({library: library for library in libraries_of(program)})
     files["/bin/busybox"] = shutil.which("busybox")
     return {**files, **{f"/bin/{applet}": Link("busybox") for applet in ("sh", "cat", "kill")}}

@@ -462,7 +462,7 @@ class ChecksTest(unittest.TestCase):
 
 class FlagsTest(unittest.TestCase):
     def run_it(self, *flags, program=None):
-        return subprocess.run([*(program or [CBT, "sidecar"]), *flags], capture_output=True, text=True,
+        return subprocess.run([*(program or [parts.cluster(CBT), "sidecar"]), *flags], capture_output=True, text=True,
                               timeout=60, check=False)
 
     def test_wrong_flags_end_with_status_2(self):
@@ -493,8 +493,8 @@ class FlagsTest(unittest.TestCase):
     def test_version_and_help(self):
         with tempfile.TemporaryDirectory(prefix="cbt-sidecar-") as folder:
             link = os.path.join(folder, "csi-snapshot-metadata")
-            os.symlink(os.path.abspath(CBT), link)
-            for program in ([CBT, "sidecar"], [link]):
+            os.symlink(parts.cluster(CBT), link)
+            for program in ([parts.cluster(CBT), "sidecar"], [link]):
                 result = self.run_it("-version", program=program)
                 self.assertEqual((result.returncode, result.stderr), (0, ""))
                 self.assertIn("csi-snapshot-metadata", result.stdout)

@@ -130,6 +130,11 @@ class Plugin(grpc.GenericRpcHandler):
             self.hold.wait(60)
 
 
+def cluster(cbt):
+    """The program of a cluster's servers, which is beside the command."""
+    return os.path.join(os.path.dirname(os.path.abspath(cbt)), "cbt-cluster")
+
+
 class Sidecar:
     """The process, with its port, its HTTP endpoint and its log."""
 
@@ -138,7 +143,7 @@ class Sidecar:
         self.http = free_port()
         self.folder = folder
         self.log_path = os.path.join(folder, name + ".log")
-        command = program or [cbt, "sidecar"]
+        command = program or [cluster(cbt), "sidecar"]
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 [*command, f"--csi-address={folder}/csi.sock", f"--port={self.port}",

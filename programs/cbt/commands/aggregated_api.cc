@@ -1,4 +1,4 @@
-// `cbt aggregated-api`: the aggregated API server of the proposal's second revision.
+// `cbt-cluster aggregated-api`: the aggregated API server of the proposal's second revision.
 
 #include "programs/revisions/aggregated/aggregated_api.h"
 
@@ -102,7 +102,8 @@ void AddAggregatedApi(CLI::App& app, Command& command) {
        .drain = "Time for requests under way to be answered after SIGTERM or SIGINT"});
   sub->footer(
       "Example: in a Pod\n"
-      "  cbt aggregated-api --listen :8443 --tls-cert /certs/tls.crt --tls-key /certs/tls.key "
+      "  cbt-cluster aggregated-api --listen :8443 --tls-cert /certs/tls.crt --tls-key "
+      "/certs/tls.key "
       "--client-cert /client/tls.crt --client-key /client/tls.key --leader-elect");
   sub->callback([arguments, &command] {
     command = [arguments] { return Report("aggregated-api", RunAggregatedApi(*arguments)); };

@@ -1,4 +1,4 @@
-// `cbt driver`: a CSI driver whose snapshots know their changes.
+// `cbt-driver driver`: a CSI driver whose snapshots know their changes.
 
 #include "programs/cbt/commands/driver.h"
 
@@ -15,7 +15,8 @@
 #include "programs/cbt/support/status.h"
 
 namespace cbt::cli {
-void AddDriver(CLI::App& app, Command& command, const DriverPrograms& programs) {
+
+void AddDriver(CLI::App& app, Command& command) {
   CLI::App* const sub = app.add_subcommand(
       "driver", "Run a CSI driver of volumes that track their changes, on one node");
   const auto arguments = std::make_shared<DriverArguments>();
@@ -53,7 +54,7 @@ void AddDriver(CLI::App& app, Command& command, const DriverPrograms& programs) 
       ->default_str("loop");
   sub->add_option("--volume-host", arguments->volume_host,
                   "The process that keeps volumes attached: own starts one that outlives the "
-                  "driver where none runs, external waits for `cbt volume-host`")
+                  "driver where none runs, external waits for `cbt-driver volume-host`")
       ->type_name("own|external")
       ->check(CLI::IsMember({"own", "external"}))
       ->capture_default_str();
@@ -72,9 +73,10 @@ void AddDriver(CLI::App& app, Command& command, const DriverPrograms& programs) 
   AddLifeOptions(*sub, arguments->serving, "Time for open calls to finish after SIGTERM or SIGINT");
   sub->footer(
       "Example: beside the sidecars of Kubernetes, in a Pod\n"
-      "  cbt driver --endpoint unix:///csi/csi.sock --node-id worker-1 --state-dir /var/lib/cbt");
-  sub->callback([arguments, &command, runner = programs.driver] {
-    command = [arguments, runner] { return Report("driver", runner(*arguments)); };
+      "  cbt-driver driver --endpoint unix:///csi/csi.sock --node-id worker-1 --state-dir "
+      "/var/lib/cbt");
+  sub->callback([arguments, &command] {
+    command = [arguments] { return Report("driver", RunDriver(*arguments)); };
   });
 }
 

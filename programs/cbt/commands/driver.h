@@ -1,4 +1,4 @@
-// The arguments of `cbt driver`.
+// The arguments of `cbt-driver driver`.
 #ifndef CBT_PROGRAMS_CBT_COMMANDS_DRIVER_H_
 #define CBT_PROGRAMS_CBT_COMMANDS_DRIVER_H_
 

@@ -1,4 +1,4 @@
-// `cbt http-sidecar`: the HTTPS service of a driver in the proposal's second revision.
+// `cbt-cluster http-sidecar`: the HTTPS service of a driver in the proposal's second revision.
 
 #include "programs/revisions/http_sidecar/http_sidecar.h"
 
@@ -14,8 +14,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "programs/cbt/command.h"
+#include "programs/cbt/options/block_size.h"
 #include "programs/cbt/options/component_options.h"
-#include "programs/cbt/options/extent_options.h"
 #include "programs/cbt/support/status.h"
 
 namespace cbt::cli {
@@ -107,7 +107,7 @@ absl::Status RunHttpSidecar(HttpSidecarArguments& arguments) {
 void AddHttpSidecar(CLI::App& app, Command& command) {
   CLI::App* const sub = app.add_subcommand(
       "http-sidecar",
-      "Serve a CSI plugin's changed blocks to cbt aggregated-api, as JSON over HTTPS");
+      "Serve a CSI plugin's changed blocks to cbt-cluster aggregated-api, as JSON over HTTPS");
   const auto arguments = std::make_shared<HttpSidecarArguments>();
   kube::http_sidecar::Options& sidecar = arguments->sidecar;
   sub->add_option("--csi-address", sidecar.plugin, "The plugin's socket: unix:///PATH or /PATH")
@@ -153,7 +153,7 @@ void AddHttpSidecar(CLI::App& app, Command& command) {
        .drain = "Time for pages under way to be answered after SIGTERM or SIGINT"});
   sub->footer(
       "Example: in the driver's Pod\n"
-      "  cbt http-sidecar --csi-address unix:///csi/csi.sock --listen :8443 "
+      "  cbt-cluster http-sidecar --csi-address unix:///csi/csi.sock --listen :8443 "
       "--tls-cert /certs/tls.crt --tls-key /certs/tls.key --client-ca /clients/ca.crt "
       "--client-name cbt-aggregated-api --publish-service csi-driver/http-sidecar --leader-elect");
   sub->callback([arguments, &command] {

@@ -1,4 +1,4 @@
-// `cbt session-manager`: opens sessions of the proposal's first revision in a cluster.
+// `cbt-cluster session-manager`: opens sessions of the proposal's first revision in a cluster.
 
 #include <chrono>
 #include <memory>
@@ -65,7 +65,8 @@ void AddSessionManager(CLI::App& app, Command& command) {
        .drain = "Time for reviews under way to be answered after SIGTERM or SIGINT"});
   sub->footer(
       "Example: in a Pod\n"
-      "  cbt session-manager --listen :8443 --tls-cert /certs/tls.crt --tls-key /certs/tls.key "
+      "  cbt-cluster session-manager --listen :8443 --tls-cert /certs/tls.crt --tls-key "
+      "/certs/tls.key "
       "--session-time 1h --leader-elect");
   sub->callback([arguments, &command] {
     command = [arguments] { return Report("session-manager", RunManager(*arguments)); };

@@ -1,4 +1,4 @@
-// `cbt sidecar`: a drop-in for the Go program csi-snapshot-metadata.
+// `cbt-cluster sidecar`: a drop-in for the Go program csi-snapshot-metadata.
 
 #include "programs/sidecar/sidecar.h"
 
@@ -30,7 +30,8 @@ namespace {
 
 constexpr char kExample[] =
     "Example: beside a plugin, in a Pod\n"
-    "  cbt sidecar --csi-address=/csi/csi.sock --tls-cert=/certs/tls.crt --tls-key=/certs/tls.key";
+    "  cbt-cluster sidecar --csi-address=/csi/csi.sock --tls-cert=/certs/tls.crt "
+    "--tls-key=/certs/tls.key";
 
 int PrintHelp(const std::string& text) {
   Output output(STDOUT_FILENO, "stdout");
@@ -85,13 +86,14 @@ int RunSidecarCommand(std::span<const std::string> arguments) {
   flags.Add("no-progress", &CurrentVerbosity().no_progress, "Show no progress bar");
   const absl::StatusOr<GoFlags::Outcome> outcome = flags.Parse(arguments);
   if (!outcome.ok()) {
-    PrintLine("sidecar", "usage: " + MessageOf(outcome.status()) + " (see cbt sidecar --help)");
+    PrintLine("sidecar",
+              "usage: " + MessageOf(outcome.status()) + " (see cbt-cluster sidecar --help)");
     return kExitUsage;
   }
   if (*outcome == GoFlags::Outcome::kHelp) {
     return PrintHelp(
         absl::StrCat("Serve snapshot metadata in a Kubernetes cluster, beside a storage plugin\n\n"
-                     "Usage: cbt sidecar [flags]\n\nFlags, with one dash or two:\n",
+                     "Usage: cbt-cluster sidecar [flags]\n\nFlags, with one dash or two:\n",
                      flags.Usage(), "  --help, -h\n        Print this help\n\n", kExample, "\n"));
   }
   if (sidecar.version)

@@ -1,4 +1,4 @@
-// `cbt volume-host`: keeps the volumes of `cbt driver` attached.
+// `cbt-driver volume-host`: keeps the volumes of `cbt-driver driver` attached.
 
 #include "programs/cbt/commands/volume_host.h"
 
@@ -10,7 +10,7 @@
 
 namespace cbt::cli {
 
-void AddVolumeHost(CLI::App& app, Command& command, const DriverPrograms& programs) {
+void AddVolumeHost(CLI::App& app, Command& command) {
   CLI::App* const sub = app.add_subcommand(
       "volume-host", "Keep the volumes of a driver attached, so that it can be restarted");
   const auto arguments = std::make_shared<VolumeHostArguments>();
@@ -29,9 +29,9 @@ void AddVolumeHost(CLI::App& app, Command& command, const DriverPrograms& progra
                  "Time to wait for a driver that keeps the volumes, after SIGTERM or SIGINT");
   sub->footer(
       "Example: in a Pod of its own beside the driver's\n"
-      "  cbt volume-host --state-dir /var/lib/cbt");
-  sub->callback([arguments, &command, runner = programs.volume_host] {
-    command = [arguments, runner] { return Report("volume-host", runner(*arguments)); };
+      "  cbt-driver volume-host --state-dir /var/lib/cbt");
+  sub->callback([arguments, &command] {
+    command = [arguments] { return Report("volume-host", RunVolumeHost(*arguments)); };
   });
 }
 

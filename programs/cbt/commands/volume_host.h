@@ -1,4 +1,4 @@
-// The arguments of `cbt volume-host`.
+// The arguments of `cbt-driver volume-host`.
 #ifndef CBT_PROGRAMS_CBT_COMMANDS_VOLUME_HOST_H_
 #define CBT_PROGRAMS_CBT_COMMANDS_VOLUME_HOST_H_
 

@@ -22,24 +22,6 @@ uint64_t NumberOf(const std::string& option, const std::string& text, uint64_t m
 
 }  // namespace
 
-void AddBlockSizeOption(CLI::App& subcommand, std::optional<uint64_t>& block_size) {
-  const std::string name = "--block-size";
-  subcommand
-      .add_option_function<std::string>(
-          "-b," + name,
-          [name, &block_size](const std::string& text) {
-            const uint64_t value = NumberOf(name, text, kMaxCapacity);
-            if (!IsPowerOfTwo(value) || value < kMinImageBlockSize || value > kMaxImageBlockSize) {
-              throw CLI::ValidationError(name,
-                                         "'" + text + "': not a power of two from 512 to 64M");
-            }
-            block_size = value;
-          },
-          "Granularity in bytes, a power of two from 512 to 64M")
-      ->type_name("N")
-      ->default_str("4096");
-}
-
 void AddStyleOption(CLI::App& subcommand, std::optional<BlockMetadataType>& type) {
   AddChoiceOption<BlockMetadataType>(subcommand, "--style", type,
                                      {{"extents", BlockMetadataType::kVariableLength},

@@ -9,6 +9,7 @@
 #include "CLI/CLI.hpp"
 #include "cbt/metadata_type.h"
 #include "cbt/wire/message.h"
+#include "programs/cbt/options/block_size.h"
 #include "programs/cbt/output/extent_writer.h"
 
 namespace cbt::cli {
@@ -27,8 +28,7 @@ struct ExtentOptions {
 // Adds the options to a subcommand; `options` must outlive the parsing.
 void AddExtentOptions(CLI::App& subcommand, ExtentOptions& options);
 
-// `--block-size` and `--style` alone, for subcommands that print no stream.
-void AddBlockSizeOption(CLI::App& subcommand, std::optional<uint64_t>& block_size);
+// `--style` alone, for subcommands that print no stream.
 void AddStyleOption(CLI::App& subcommand, std::optional<BlockMetadataType>& type);
 
 // How a complete answer ends in each format, for the footer of a subcommand's help.

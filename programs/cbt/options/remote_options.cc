@@ -27,12 +27,6 @@ std::vector<NamedApi> NamedApis() {
   return named;
 }
 
-std::vector<std::string> ApiNames() {
-  std::vector<std::string> names;
-  for (NamedApi& api : NamedApis()) names.push_back(std::move(api.first));
-  return names;
-}
-
 // A wait of minutes is many attempts for one reason: one warning in half a minute is enough.
 class LastWarning {
  public:
@@ -130,23 +124,6 @@ absl::Status CheckOptionsFit(const RemoteArguments& arguments) {
 }
 
 }  // namespace
-
-void AddApisOption(CLI::App& subcommand, std::vector<rpc::Api>& apis) {
-  std::string shown;
-  for (const rpc::Api api : apis) shown.append(shown.empty() ? "" : ",").append(rpc::ApiName(api));
-  subcommand
-      .add_option_function<std::vector<std::string>>(
-          "--api",
-          [&apis](const std::vector<std::string>& names) {
-            apis.clear();
-            for (const std::string& name : names) apis.push_back(rpc::ParseApi(name).value());
-          },
-          "Contracts to serve: csi, kubernetes, session, paged; separate several with commas")
-      ->type_name("API")
-      ->check(IsOneOf(ApiNames()))
-      ->delimiter(',')
-      ->default_str(shown);
-}
 
 void AddRetryOption(CLI::App& subcommand, RemoteArguments& arguments) {
   subcommand

@@ -65,9 +65,6 @@ void AddRemoteOptions(CLI::App& subcommand, RemoteArguments& arguments);
 // `--retry-for SECONDS`; `arguments` must outlive the parsing.
 void AddRetryOption(CLI::App& subcommand, RemoteArguments& arguments);
 
-// `--api A,B,...`; without the option, `apis` stays as it is.
-void AddApisOption(CLI::App& subcommand, std::vector<rpc::Api>& apis);
-
 // The request that the options describe; on_resume warns the user. `name`: of the subcommand.
 // Waits for the API server if the address begins with `k8s:`.
 absl::StatusOr<rpc::ListRequest> RemoteRequest(const RemoteArguments& arguments,

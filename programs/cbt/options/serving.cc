@@ -4,6 +4,7 @@
 #include <malloc.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,7 +19,6 @@
 
 #include "cbt/units.h"
 #include "programs/cbt/options/choices.h"
-#include "programs/cbt/options/remote_options.h"
 #include "programs/cbt/support/numbers.h"
 #include "programs/cbt/support/status.h"
 #include "programs/cbt/support/text_file.h"
@@ -98,16 +98,22 @@ static_assert(std::atomic<Clock::rep>::is_always_lock_free);
 
 bool IsEcho() noexcept { return Clock::now().time_since_epoch().count() <= echo_end; }
 
+// The program's name and `text`, as one line.
+void WriteInHandler(std::string_view text) noexcept {
+  const std::string_view name = ProgramName();
+  const iovec parts[] = {{const_cast<char*>(name.data()), name.size()},
+                         {const_cast<char*>(text.data()), text.size()}};
+  [[maybe_unused]] const ssize_t written = writev(STDERR_FILENO, parts, 2);
+}
+
 void EndAtOnce(int) noexcept {
   if (IsEcho()) return;
-  constexpr std::string_view kLine = "cbt: second signal: cancelling open reads\n";
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kLine.data(), kLine.size());
+  WriteInHandler(": second signal: cancelling open reads\n");
   _exit(kExitFailure);
 }
 
 void EndTooLate(int) noexcept {
-  constexpr std::string_view kLine = "cbt: reads that were cancelled did not end in time\n";
-  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kLine.data(), kLine.size());
+  WriteInHandler(": reads that were cancelled did not end in time\n");
   _exit(kExitFailure);
 }
 
@@ -192,6 +198,29 @@ std::vector<std::pair<std::string, rpc::LogLevel>> NamedLevels() {
     named.emplace_back(rpc::LogLevelName(level), level);
   }
   return named;
+}
+
+// `--api A,B,...`; without the option, `apis` stays as it is.
+void AddApisOption(CLI::App& subcommand, std::vector<rpc::Api>& apis) {
+  std::string shown;
+  for (const rpc::Api api : apis) shown.append(shown.empty() ? "" : ",").append(rpc::ApiName(api));
+  std::vector<std::string> names;
+  for (const rpc::Api api :
+       {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession, rpc::Api::kPaged}) {
+    names.emplace_back(rpc::ApiName(api));
+  }
+  subcommand
+      .add_option_function<std::vector<std::string>>(
+          "--api",
+          [&apis](const std::vector<std::string>& chosen) {
+            apis.clear();
+            for (const std::string& name : chosen) apis.push_back(rpc::ParseApi(name).value());
+          },
+          "Contracts to serve: csi, kubernetes, session, paged; separate several with commas")
+      ->type_name("API")
+      ->check(IsOneOf(std::move(names)))
+      ->delimiter(',')
+      ->default_str(shown);
 }
 
 void AddAccessOptions(CLI::App& subcommand, ServingArguments& arguments) {

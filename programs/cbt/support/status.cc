@@ -12,6 +12,8 @@
 namespace cbt::cli {
 namespace {
 
+std::string_view program_name = "cbt";
+
 constexpr const char* kReaderGone = "cbt/reader-gone";
 
 std::string Join(std::string_view where, std::string_view why) {
@@ -21,6 +23,10 @@ std::string Join(std::string_view where, std::string_view why) {
 }
 
 }  // namespace
+
+std::string_view ProgramName() noexcept { return program_name; }
+
+void SetProgramName(std::string_view name) noexcept { program_name = name; }
 
 int ExitStatusFor(absl::StatusCode code, Origin origin) noexcept {
   switch (code) {
@@ -60,7 +66,8 @@ absl::Status ReaderGone(std::string_view where) {
 bool IsReaderGone(const absl::Status& status) { return status.GetPayload(kReaderGone).has_value(); }
 
 void PrintLine(std::string_view subcommand, std::string_view message) {
-  std::string line = "cbt: ";
+  std::string line(program_name);
+  line += ": ";
   if (!subcommand.empty()) line.append(subcommand).append(": ");
   line.append(OneLine(message)).push_back('\n');
   // One write, so that lines of several threads or processes don't mix. A failure can't be

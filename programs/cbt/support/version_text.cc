@@ -1,11 +1,10 @@
 #include "programs/cbt/support/version_text.h"
 
 #include <cstdlib>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "cbt/simd.h"
-#include "cbt/source/open.h"
 #include "cbt/version.h"
 #include "programs/cbt/support/status.h"
 
@@ -23,17 +22,14 @@ std::string AvailableLevels(const char* separator) {
 
 }  // namespace
 
-std::string VersionText() {
-  std::string text = std::string("cbt ") + kVersion + "\n";
+std::string VersionText(std::span<const std::string> lines) {
+  std::string text = std::string(ProgramName()) + " " + kVersion + "\n";
   text += "simd levels available: " + AvailableLevels(" ") + "\n";
   text += std::string("simd level active: ") + SimdLevelName(ActiveSimdLevel()) + "\n";
   for (const KernelInfo& kernel : ActiveKernels()) {
     text += "kernel " + kernel.family + ": " + SimdLevelName(kernel.level) + "\n";
   }
-  text += "source libraries:";
-  const std::vector<std::string> libraries = SourceLibraries();
-  for (const std::string& library : libraries) text += " " + library;
-  text += libraries.empty() ? " none\n" : "\n";
+  for (const std::string& line : lines) text += line + "\n";
   return text;
 }
 

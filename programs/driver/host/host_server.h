@@ -1,4 +1,4 @@
-// The process that keeps a driver's volumes attached, `cbt volume-host`.
+// The process that keeps a driver's volumes attached, `cbt-driver volume-host`.
 #ifndef CBT_PROGRAMS_DRIVER_HOST_HOST_SERVER_H_
 #define CBT_PROGRAMS_DRIVER_HOST_HOST_SERVER_H_
 

@@ -1,8 +1,13 @@
-// `cbt-driver`: the command line of `cbt`, with a driver and a volume host.
+// `cbt-driver`: a CSI driver and what keeps its volumes attached. The only program with gRPC's
+// library and the generated classes of CSI.
 
 #include "programs/cbt/command.h"
 
 int main(int argc, char** argv) {
-  return cbt::cli::Run(argc, argv,
-                       {.driver = &cbt::cli::RunDriver, .volume_host = &cbt::cli::RunVolumeHost});
+  using namespace cbt::cli;  // NOLINT(google-build-using-namespace): as in main.cc
+  return Run(
+      argc, argv,
+      {.name = "cbt-driver",
+       .description = "Changed-block tracking: a CSI driver whose snapshots know their changes",
+       .commands = {AddDriver, AddVolumeHost}});
 }

@@ -1,4 +1,4 @@
-// Replaces the Events of `cbt driver` in a build without Kubernetes.
+// Replaces the Events of `cbt-driver driver` in a build without Kubernetes.
 
 #include "absl/status/status.h"
 #include "programs/driver/program/volume_events.h"

@@ -1,4 +1,4 @@
-// What `cbt-driver` does.
+// What `cbt-driver driver` does.
 
 #include <chrono>
 #include <filesystem>

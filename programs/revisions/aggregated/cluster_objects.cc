@@ -131,7 +131,7 @@ absl::StatusOr<DriverDiscovery> ClusterObjects::FindDriver(const std::string& dr
   const std::vector<ObjectPtr> found = discoveries_->ByIndex(kByDriver, driver);
   if (found.empty()) {
     return absl::NotFoundError(absl::StrCat("no DriverDiscovery names the driver ", driver,
-                                            ": is its cbt http-sidecar running?"));
+                                            ": is its cbt-cluster http-sidecar running?"));
   }
   if (found.size() > 1) {
     return absl::FailedPreconditionError(

@@ -1,26 +1,25 @@
 #include "kube/client/endpoint.h"
 
-#include <curl/curl.h>
-
 #include <memory>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "kube/client/libcurl.h"
 
 namespace cbt::kube {
 namespace {
 
 struct CloseUrl {
-  void operator()(CURLU* url) const noexcept { curl_url_cleanup(url); }
+  void operator()(CURLU* url) const noexcept { Curl().url_cleanup(url); }
 };
 using Url = std::unique_ptr<CURLU, CloseUrl>;
 
 std::string PartOf(CURLU* url, CURLUPart part, unsigned flags = 0) {
   char* text = nullptr;
-  if (curl_url_get(url, part, &text, flags) != CURLUE_OK) return {};
+  if (Curl().url_get(url, part, &text, flags) != CURLUE_OK) return {};
   std::string copy = text;
-  curl_free(text);
+  Curl().free(text);
   return copy;
 }
 
@@ -31,10 +30,11 @@ absl::Status Wrong(std::string_view why) {
 }  // namespace
 
 absl::StatusOr<Endpoint> ParseEndpoint(const Config& config) {
-  const Url url(curl_url());
+  if (absl::Status status = LoadLibCurl(); !status.ok()) return status;
+  const Url url(Curl().url());
   if (url == nullptr) return absl::ResourceExhaustedError("out of memory");
   if (config.server.empty()) return Wrong("is missing");
-  if (curl_url_set(url.get(), CURLUPART_URL, config.server.c_str(), 0) != CURLUE_OK) {
+  if (Curl().url_set(url.get(), CURLUPART_URL, config.server.c_str(), 0) != CURLUE_OK) {
     return Wrong("expected a URL, https://HOST:PORT");
   }
   Endpoint endpoint;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A volume of `cbt driver` is backed up while it is in use, and restored. Usage:
+"""A volume of `cbt-driver driver` is backed up while it is in use, and restored. Usage:
 
     demo.py CBT NBDKIT_PLUGIN [--without-devices]
 

@@ -109,7 +109,7 @@ class ManifestsTest(unittest.TestCase):
         in_comment = re.findall(r"[a-z-]*--?[a-z-]+(?:=[^,\]\s]+)?|http-sidecar",
                                 re.search(r"args: \[(.*?)\]", text, re.DOTALL).group(1))
         for arguments in (container["args"], [a for a in in_comment if not a.startswith("#")]):
-            usage = subprocess.run([CBT, arguments[0], "--help"], capture_output=True, text=True,
+            usage = subprocess.run([parts.cluster(CBT), arguments[0], "--help"], capture_output=True, text=True,
                                    check=True).stdout
             self.assertGreater(len(arguments), 5)
             for argument in arguments[1:]:

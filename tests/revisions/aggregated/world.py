@@ -93,7 +93,7 @@ class Program:
         self.log_path = os.path.join(folder, name + ".log")
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                [CBT, *arguments, f"--listen=127.0.0.1:{self.port}",
+                [parts.cluster(CBT), *arguments, f"--listen=127.0.0.1:{self.port}",
                  f"--http-endpoint=127.0.0.1:{self.http}", "--grace=2", f"--identity={name}"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 

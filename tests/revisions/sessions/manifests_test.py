@@ -18,6 +18,7 @@ sys.path.append(os.path.join(HERE, "..", "..", "sidecar"))
 
 # pylint: disable=wrong-import-position
 import cluster  # noqa: E402
+import parts  # noqa: E402
 import runner  # noqa: E402
 
 
@@ -81,7 +82,8 @@ class ManifestsTest(unittest.TestCase):
 
     def test_the_flags_are_those_of_the_command(self):
         container = self.one("deployment.yaml")["spec"]["template"]["spec"]["containers"][0]
-        usage = subprocess.run([CBT, "session-manager", "--help"], capture_output=True, text=True,
+        usage = subprocess.run([parts.cluster(CBT), "session-manager", "--help"],
+                               capture_output=True, text=True,
                                check=True).stdout
         self.assertEqual(container["args"][0], "session-manager")
         for argument in container["args"][1:]:

@@ -39,7 +39,7 @@ class Manager:
         self.log_path = os.path.join(folder, name + ".log")
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                [CBT, "session-manager", f"--listen=127.0.0.1:{self.port}",
+                [parts.cluster(CBT), "session-manager", f"--listen=127.0.0.1:{self.port}",
                  f"--tls-cert={folder}/tls.crt", f"--tls-key={folder}/tls.key",
                  f"--http-endpoint=127.0.0.1:{self.http}", f"--kubeconfig={kubeconfig}",
                  "--scan-time=1s", f"--lease-namespace={MANAGER}", f"--identity={name}",
