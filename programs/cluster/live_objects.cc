@@ -1,7 +1,10 @@
 #include "programs/cluster/live_objects.h"
 
+#include <memory>
 #include <new>
+#include <optional>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "cbt/kube/status.h"
@@ -98,8 +101,64 @@ struct LiveObjects::List {
   std::string continue_token;
 };
 
+void LiveObjects::Stop() {
+  {
+    const std::lock_guard lock(pace_mutex_);
+    stopped_ = true;
+  }
+  paced_.notify_all();
+  if (pacer_.joinable()) pacer_.join();
+}
+
+bool LiveObjects::MustWait() {
+  const std::lock_guard lock(pace_mutex_);
+  if (stopped_) return false;
+  const FairLimit::Clock::time_point now = FairLimit::Clock::now();
+  const std::optional<std::chrono::seconds> wait = list_rate_.Take("", now);
+  if (!wait.has_value()) return false;
+  due_ = now + *wait;
+  paced_.notify_all();
+  return true;
+}
+
+void LiveObjects::Pace() {
+  std::unique_lock lock(pace_mutex_);
+  while (!stopped_ || due_.has_value()) {
+    if (!due_.has_value()) {
+      paced_.wait(lock);
+      continue;
+    }
+    if (!stopped_ && FairLimit::Clock::now() < *due_) {
+      paced_.wait_until(lock, *due_);
+      continue;
+    }
+    due_.reset();
+    lock.unlock();
+    BeginList(contents_);
+    lock.lock();
+  }
+}
+
+// With `queue.listing` set, or at the end of a list.
 template <typename T>
 void LiveObjects::StartList(Queue<T>& queue) noexcept {
+  if constexpr (std::is_same_v<T, VolumeSnapshotContent>) {
+    {
+      const std::lock_guard lock(queue.mutex);
+      queue.listing = !queue.waiting.empty();
+      if (!queue.listing) return;
+    }
+    try {
+      if (MustWait()) return;
+    } catch (const std::bad_alloc&) {
+      // Sooner than meant.
+    }
+  }
+  BeginList(queue);
+}
+
+template <typename T>
+void LiveObjects::BeginList(Queue<T>& queue) noexcept {
   std::shared_ptr<List<T>> list;
   {
     const std::lock_guard lock(queue.mutex);
@@ -157,7 +216,19 @@ void LiveObjects::NextPage(std::shared_ptr<List<T>> list) {
 
 void LiveObjects::GetSnapshot(const std::string& name_space, const std::string& name,
                               Found<VolumeSnapshot> found) {
-  Get<VolumeSnapshot>(name_space, name, std::move(found));
+  std::optional<FairPlaces::Place> place = lookups_.Take(name_space);
+  if (!place.has_value() ||
+      lookup_rate_.Take(name_space, FairLimit::Clock::now()).has_value()) {
+    log_.Write(rpc::LogLevel::kWarning, "too many lookups of snapshots",
+               {{.key = "namespace", .value = name_space}});
+    return found(absl::UnavailableError("too many unknown snapshots in this namespace"));
+  }
+  Get<VolumeSnapshot>(name_space, name,
+                      [held = std::make_shared<FairPlaces::Place>(*std::move(place)),
+                       found = std::move(found)](absl::StatusOr<VolumeSnapshot> snapshot) {
+                        held->Release();
+                        found(std::move(snapshot));
+                      });
 }
 
 void LiveObjects::GetContent(const std::string& name, Found<VolumeSnapshotContent> found) {
@@ -175,7 +246,7 @@ void LiveObjects::FindContents(const std::string& driver, const std::string& han
         found(known);
       },
       [&](AnswerCache<std::vector<VolumeSnapshotContent>>::Done answer) {
-        if (rate_.Take(name_space, FairLimit::Clock::now()).has_value()) {
+        if (search_rate_.Take(name_space, FairLimit::Clock::now()).has_value()) {
           log_.Write(rpc::LogLevel::kWarning, "too many searches for bases",
                      {{.key = "namespace", .value = name_space}});
           return answer(absl::UnavailableError("too many unknown bases in this namespace"));

@@ -3,15 +3,19 @@
 #define CBT_PROGRAMS_CLUSTER_LIVE_OBJECTS_H_
 
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/fair_limit.h"
+#include "base/fair_places.h"
 #include "cbt/kube/client.h"
 #include "ops/event_log.h"
 #include "programs/cluster/answer_cache.h"
@@ -24,22 +28,37 @@ namespace cbt::kube::cluster {
 // asked of the API server does not grow with the number of searches, and no searches keep others
 // out. Lists are read page by page, and only what is searched for is kept.
 //
-// A search for contents that found none is not repeated within a second, and the number of searches
-// a second is shared fairly by namespaces: beyond it, UNAVAILABLE.
+// A search for contents that found none is not repeated within a second. The number of searches and
+// that of snapshots asked for by name, at once and a second, are shared fairly by namespaces: beyond
+// that, UNAVAILABLE. Lists of contents, which have all those of the cluster, wait for a rate of their
+// own. So names and handles that a tenant invents cost the API server and other tenants little.
 class LiveObjects final : public Objects {
  public:
   // Searches for contents a second, and at once after a pause.
   static constexpr double kSearchRate = 20;
   static constexpr int kSearchBurst = 40;
+  // Lists of contents a second, and at once after a pause.
+  static constexpr double kListRate = 1;
+  static constexpr int kListBurst = 10;
+  // Snapshots asked for by name: a second, at once after a pause, and unanswered at any time.
+  static constexpr double kLookupRate = 100;
+  static constexpr int kLookupBurst = 200;
+  static constexpr size_t kMaxLookups = 256;
   static constexpr std::chrono::seconds kKeepAbsent{1};
   static constexpr size_t kMostKept = 4096;
 
-  // The object must live until the client's end.
+  // The object must live until the client's end, and Stop() must come before that. Throws
+  // std::system_error if the thread that paces lists can't be started.
   LiveObjects(Client& client, std::chrono::milliseconds timeout, ops::EventLog& log)
       : client_(client),
         timeout_(timeout),
         log_(log),
-        absent_({.yes_time = {}, .no_time = kKeepAbsent, .max_entries = kMostKept}) {}
+        absent_({.yes_time = {}, .no_time = kKeepAbsent, .max_entries = kMostKept}),
+        pacer_([this] { Pace(); }) {}
+  ~LiveObjects() { Stop(); }
+
+  // No list waits for its turn from now on.
+  void Stop();
 
   void GetSnapshot(const std::string& name_space, const std::string& name,
                    Found<VolumeSnapshot> found) override;
@@ -82,6 +101,11 @@ class LiveObjects final : public Objects {
             Found<std::vector<T>> found);
   template <typename T>
   void StartList(Queue<T>& queue) noexcept;
+  // Whether the next list of contents has to wait; Pace() begins it then.
+  bool MustWait();
+  void Pace();
+  template <typename T>
+  void BeginList(Queue<T>& queue) noexcept;
   template <typename T>
   void NextPage(std::shared_ptr<List<T>> list);
 
@@ -94,7 +118,15 @@ class LiveObjects final : public Objects {
   Queue<VolumeSnapshotContent> contents_;
   Queue<VolumeSnapshotClass> classes_;
   AnswerCache<std::vector<VolumeSnapshotContent>> absent_;  // NOT_FOUND for none
-  FairLimit rate_{kSearchRate, kSearchBurst};
+  FairLimit search_rate_{kSearchRate, kSearchBurst};
+  FairLimit lookup_rate_{kLookupRate, kLookupBurst};
+  FairPlaces lookups_{kMaxLookups};
+  FairLimit list_rate_{kListRate, kListBurst};  // of one user: this process
+  std::mutex pace_mutex_;
+  std::condition_variable paced_;
+  std::optional<FairLimit::Clock::time_point> due_;  // of a list that waits
+  bool stopped_ = false;
+  std::thread pacer_;  // the last member: it uses the others
 };
 
 }  // namespace cbt::kube::cluster

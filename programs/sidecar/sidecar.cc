@@ -77,6 +77,7 @@ class Sidecar::Impl {
     session_publisher_.reset();
     if (watched_ != nullptr) watched_->Stop();
     if (sessions_ != nullptr) sessions_->Stop();
+    if (live_.has_value()) live_->Stop();
     // Ends what is still asked of the API server; its answers find everything else in place.
     background_client_.reset();
     client_.reset();
