@@ -1,5 +1,6 @@
 #include "rpc/server/health_service.h"
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -50,8 +51,8 @@ class HealthService::Watch final : public CallHandler, public TimedCall {
  public:
   // `call` is valid until OnDone(); the service must outlive the watch. `known`: whether there is
   // the service that the client has named.
-  Watch(HealthService& service, ServerCall& call, StreamSlot slot, bool known)
-      : TimedCall(call), service_(service), slot_(std::move(slot)), known_(known) {}
+  Watch(HealthService& service, ServerCall& call, FairPlaces::Place place, bool known)
+      : TimedCall(call), service_(service), place_(std::move(place)), known_(known) {}
 
   // Sends the state unless it was the last one sent.
   void Update() {
@@ -114,7 +115,7 @@ class HealthService::Watch final : public CallHandler, public TimedCall {
   }
 
   HealthService& service_;
-  const StreamSlot slot_;
+  const FairPlaces::Place place_;
   const bool known_;
   uint64_t sent_ = 0;  // the encoded state; 0 before the first
   bool writing_ = false;
@@ -131,7 +132,9 @@ HealthService::HealthService(SmallCalls& calls, std::chrono::milliseconds patien
         return Encoded(serving_ ? kServing : kNotServing);
       }),
       telemetry_(telemetry),
-      watches_(kMaxWatches, patience, std::chrono::milliseconds{0}) {
+      places_(kMaxWatches),
+      watches_(kMaxWatches, std::min<std::chrono::milliseconds>(patience, SmallCalls::kPatience),
+               std::chrono::milliseconds{0}) {
   AddMethod("/grpc.health.v1.Health/Check",
             [this, &calls](ServerCall& call, const absl::Cord& request) {
               return calls.Open(call, request, check_);
@@ -142,18 +145,18 @@ HealthService::HealthService(SmallCalls& calls, std::chrono::milliseconds patien
 }
 
 absl::StatusOr<CallHandler*> HealthService::OpenWatch(ServerCall& call, const absl::Cord& request) {
-  absl::StatusOr<StreamSlot> slot = watches_.TakeSlot();
-  if (!slot.ok()) {
+  std::optional<FairPlaces::Place> place = places_.Take(call.peer());
+  if (!place.has_value()) {
     Report(telemetry_, ServerEvent::kCallRefused);
     return MakeStatusNoThrow(absl::StatusCode::kResourceExhausted,
-                             "health: too many watches are open");
+                             "health: too many watches are open from this address");
   }
   if (request.size() > SmallCalls::kMaxQuestionBytes) {
     return absl::InvalidArgumentError("health: the request is too long");
   }
   const absl::StatusOr<std::string> name = AskedFor(FlatMessage().Of(request));
   if (!name.ok()) return name.status();
-  const auto watch = std::make_shared<Watch>(*this, call, *std::move(slot), name->empty());
+  const auto watch = std::make_shared<Watch>(*this, call, *std::move(place), name->empty());
   if (absl::Status status = watches_.Add(watch); !status.ok()) return status;
   watch->Update();
   // The registry keeps it until OnDone(), which comes only after this has returned.

@@ -55,7 +55,9 @@ class PagedService::Page final : public CallHandler,
         request_(std::move(request)),
         deadline_(call.deadline()),
         slot_(std::move(slot)),
-        watch_(telemetry, kind) {}
+        watch_(telemetry, kind) {
+    watch_.Admitted();  // the contract has no access control
+  }
 
   // The registry does not take the page, and nothing else will be called.
   void Refuse(const absl::Status& status) noexcept { watch_.End(status, EndReason::kRefused); }

@@ -49,8 +49,8 @@ class ReflectionService final : public Service {
  public:
   // Names of files and symbols are far shorter.
   static constexpr size_t kMaxQuestionBytes = 4 * kKiB;
-  // Most calls open at once. Tools make one and end it.
-  static constexpr size_t kMaxCalls = 64;
+  // Most calls open at once, of which one address can have half. Tools make one and end it.
+  static constexpr size_t kMaxCalls = 128;
 
   // `services`: names of the other services; health and reflection are added. A call whose client
   // neither sends nor reads anything for `patience` is ended. Throws std::system_error if the
@@ -64,6 +64,7 @@ class ReflectionService final : public Service {
 
   const Descriptors descriptors_;
   std::vector<std::string> services_;
+  FairPlaces places_;
   // Separate, so that these calls take no slot of a stream and no drain waits for them.
   OpenStreams calls_;
 };

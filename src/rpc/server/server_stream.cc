@@ -24,6 +24,7 @@ void ServerStream::Admit(StreamSlot slot) {
   const std::lock_guard lock(mutex_);
   slot_.emplace(std::move(slot));
   place_.Release();
+  watch_.Admitted();
 }
 
 void ServerStream::Start(const std::shared_ptr<OutboundFeed>& feed) {

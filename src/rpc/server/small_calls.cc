@@ -3,6 +3,7 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/cord.h"
@@ -17,8 +18,8 @@ namespace cbt::rpc {
 class SmallCalls::Call final : public CallHandler, public TimedCall {
  public:
   // `call` is valid until OnDone().
-  Call(OpenStreams& calls, ServerCall& call, StreamSlot slot)
-      : TimedCall(call), calls_(calls), slot_(std::move(slot)) {}
+  Call(OpenStreams& calls, ServerCall& call, FairPlaces::Place place)
+      : TimedCall(call), calls_(calls), place_(std::move(place)) {}
 
   // Call once, after the registry holds the call.
   void Serve(const Answer& answer, const absl::Cord& request) {
@@ -62,19 +63,19 @@ class SmallCalls::Call final : public CallHandler, public TimedCall {
   }
 
   OpenStreams& calls_;
-  const StreamSlot slot_;
+  const FairPlaces::Place place_;
   bool replied_ = false;
 };
 
 absl::StatusOr<CallHandler*> SmallCalls::Open(ServerCall& call, const absl::Cord& request,
                                               const Answer& answer) {
-  absl::StatusOr<StreamSlot> slot = calls_.TakeSlot();
-  if (!slot.ok()) {
+  std::optional<FairPlaces::Place> place = places_.Take(call.peer());
+  if (!place.has_value()) {
     Report(telemetry_, ServerEvent::kCallRefused);
     return MakeStatusNoThrow(absl::StatusCode::kResourceExhausted,
-                             "too many calls of this kind are open");
+                             "too many calls of this kind are open from this address");
   }
-  const auto opened = std::make_shared<Call>(calls_, call, *std::move(slot));
+  const auto opened = std::make_shared<Call>(calls_, call, *std::move(place));
   if (absl::Status status = calls_.Add(opened); !status.ok()) return status;
   opened->Serve(answer, request);
   // The registry keeps it until OnDone(), which comes only after this has returned.

@@ -2,8 +2,10 @@
 
 #include <atomic>
 #include <new>
+#include <span>
 
 #include "absl/strings/str_cat.h"
+#include "rpc/contract/server_event.h"
 
 namespace cbt::rpc {
 namespace {
@@ -28,7 +30,8 @@ StreamTelemetry::StreamTelemetry(StreamTelemetry&& other) noexcept
       report_(other.report_),
       id_(other.id_),
       opened_at_(other.opened_at_),
-      open_(other.open_) {
+      open_(other.open_),
+      admitted_(other.admitted_) {
   other.open_ = false;
 }
 
@@ -75,8 +78,10 @@ void StreamTelemetry::LogClosed(LogLevel level) const noexcept try {
                              {"reported_bytes", absl::StrCat(report_.reported_bytes)},
                              {"wire_bytes", absl::StrCat(report_.wire_bytes)},
                              {"first_message_s", Seconds(report_.to_first_message)},
-                             {"total_s", Seconds(report_.total)}};
-  telemetry_.log->Write(level, "stream closed", fields);
+                             {"total_s", Seconds(report_.total)},
+                             kNotAdmitted};
+  const std::span all(fields);
+  telemetry_.log->Write(level, kStreamClosed, admitted_ ? all.first(all.size() - 1) : all);
 } catch (const std::bad_alloc&) {
   return;
 }

@@ -24,6 +24,9 @@ class StreamTelemetry {
   // The number of the stream in this process and in logs.
   uint64_t id() const noexcept { return id_; }
 
+  // Before that, strangers decide how often a stream ends: its record is marked, and LimitedLog
+  // passes few of those on.
+  void Admitted() noexcept { admitted_ = true; }
   void Message(uint64_t tuples, uint64_t reported, uint64_t wire_bytes);
   // Only the first call counts. `reason` is used if the status is not OK.
   void End(const absl::Status& status, EndReason reason) noexcept;
@@ -40,6 +43,7 @@ class StreamTelemetry {
   uint64_t id_;
   Clock::time_point opened_at_ = Clock::now();
   bool open_ = true;
+  bool admitted_ = false;
 };
 
 }  // namespace cbt::rpc
