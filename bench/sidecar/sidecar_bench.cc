@@ -75,7 +75,7 @@ class Cluster {
     request.tls = {.enabled = true, .ca = world_.ca()};
     request.name_space = world_.name_space();
     request.snapshot_id = snapshot;
-    request.token = one_token_;
+    request.token = Secret(one_token_);
     return request;
   }
 
@@ -161,7 +161,7 @@ void Open(benchmark::State& state, Impl impl) {
     if (impl == Impl::kDistinct) {
       const size_t number = next++;
       Check(number < tokens.size(), "too few tokens");
-      request.token = tokens[number];
+      request.token = Secret(tokens[number]);
     }
     open();
   }
