@@ -34,13 +34,13 @@ libraries_only = $(if $(wildcard build/release/CMakeCache.txt),,-DCBT_BUILD_TEST
 # The trees share the machine, so they build one after another, also under -j.
 .NOTPARALLEL:
 
-all:  ## libraries and the cbt command: build/release/lib, build/release/bin
+all:  ## libraries and the cbtctl command: build/release/lib, build/release/bin
 	@$(PACKAGES) build
 	@cmake --preset release $(libraries_only)
 	@cmake --build --preset release --parallel $(JOBS) --target cbt_products
 
 # What a plugin or a backup application links, and the command.
-libs:  ## only core, rpc, source and the cbt command
+libs:  ## only core, rpc, source and the cbtctl command
 	@$(PACKAGES) build
 	@cmake --preset release $(libraries_only)
 	@cmake --build --preset release --parallel $(JOBS) --target cbt_core cbt_rpc cbt_source cbt_tool
@@ -106,7 +106,7 @@ fuzz:  ## fuzzers in build/fuzz/bin, and their seeds
 	@$(PACKAGES) build fuzz
 	@cmake --preset fuzz $(if $(wildcard build/fuzz/CMakeCache.txt),,-DCBT_BUILD_TESTS=OFF)
 	@cmake --build --preset fuzz --parallel $(JOBS) --target fuzzers
-	@cbt=build/release/bin/cbt; fuzz/make_corpus.py --output build/fuzz/corpus \
+	@cbt=build/release/bin/cbtctl; fuzz/make_corpus.py --output build/fuzz/corpus \
 	  $$(test -x $$cbt && echo --cbt $$cbt)
 
 # Runs each fuzzer, or those that FUZZERS names, for FUZZ_SECONDS. FUZZ_KEEP keeps new seeds and
@@ -119,14 +119,14 @@ fuzz-long: fuzz  ## runs them: FUZZ_SECONDS each (an hour), FUZZERS, FUZZ_KEEP
 
 # Checks that each fuzzer finds planted bugs.
 fuzz-planted: fuzz  ## bugs of every kind, put there: does the fuzzer find each within a minute?
-	@cbt=build/release/bin/cbt; fuzz/planted.py $$(test -x $$cbt && echo --cbt $$PWD/$$cbt)
+	@cbt=build/release/bin/cbtctl; fuzz/planted.py $$(test -x $$cbt && echo --cbt $$PWD/$$cbt)
 
 # BENCH_FILTER: a regular expression of rows; BENCH_REPETITIONS: of each.
 BENCH_REPETITIONS ?= 5
 report = @python3 bench/report.py --output build/bench --repetitions $(BENCH_REPETITIONS) \
 	  --filter '$(BENCH_FILTER)' $(1) \
 	  --context compiler="$$($${CXX:-c++} --version | head -n 1), -O3" \
-	  --context levels="$$(build/release/bin/cbt --version | sed -n 's/^simd levels available: //p')" \
+	  --context levels="$$(build/release/bin/cbtctl --version | sed -n 's/^simd levels available: //p')" \
 	  --context commit="$$(git rev-parse --short HEAD 2>/dev/null)" \
 	  build/release/bin/bench_*
 
@@ -159,14 +159,14 @@ need-%:
 	@$(PACKAGES) $*
 
 emulation: need-emulation all  ## kernels under qemu: 64-bit ARM, old x86-64 processors
-	@tests/emulation/run.sh . build/emulation build/release/bin/cbt
+	@tests/emulation/run.sh . build/emulation build/release/bin/cbtctl
 
 # Needs npm, and its registry the first time.
 interop-js: all  ## grpc-js as client and as plugin (needs npm)
 	@mkdir -p build/js
 	@test -d build/js/node_modules/@grpc/grpc-js || \
 	  npm install --prefix build/js --no-audit --no-fund --silent @grpc/grpc-js
-	@NODE_PATH=$(CURDIR)/build/js/node_modules node tests/interop/js_test.js build/release/bin/cbt
+	@NODE_PATH=$(CURDIR)/build/js/node_modules node tests/interop/js_test.js build/release/bin/cbtctl
 
 # Plants faults and lists those that no test notices: MUTANTS of them (200, about an hour). Each run
 # uses a new seed and prints it; MUTATION_SEED repeats one.
@@ -214,11 +214,11 @@ scorecard: test-build  ## what is promised, in figures (SCORECARD=--all: all of 
 
 # A real Ceph on the loopback interface; needs 100 MB of packages.
 ceph: need-ceph all  ## RBD sources against a real Ceph on the loopback interface
-	@tests/ceph/run.sh build/release/bin/cbt . build/release
+	@tests/ceph/run.sh build/release/bin/cbtctl . build/release
 
 # Mixed load on `serve` and `relay` for SOAK_SECONDS (an hour); build/soak keeps the findings.
 SOAK_SECONDS ?= 3600
-soak_test = @/usr/bin/python3 -B tests/soak/$(1) build/release/bin/cbt build/release/tests/interop $(2)
+soak_test = @/usr/bin/python3 -B tests/soak/$(1) build/release/bin/cbtctl build/release/tests/interop $(2)
 soak: test-build  ## mixed load on the servers: SOAK_SECONDS (an hour), into build/soak
 	$(call soak_test,soak.py,--seconds $(SOAK_SECONDS) --output build/soak)
 
@@ -235,7 +235,7 @@ demo-driver:  ## a volume of cbt-driver, backed up while it is in use
 	@$(PACKAGES) build demo-driver
 	@cmake --preset release $(libraries_only)
 	@cmake --build --preset release --parallel $(JOBS) --target cbt_tool cbt_driver_tool cbt_nbdkit_plugin
-	@/usr/bin/python3 tests/demo/driver/demo.py build/release/bin/cbt build/release/lib/nbdkit-cbt-plugin.so
+	@/usr/bin/python3 tests/demo/driver/demo.py build/release/bin/cbtctl build/release/lib/nbdkit-cbt-plugin.so
 
 lint: need-lint all  ## clang-format (check only) and cppcheck
 	@cmake/lint.sh build/release $(JOBS) format cppcheck
@@ -260,12 +260,12 @@ deb:  ## Debian packages libcbt-dev, cbt, cbt-doc: build/deb/packages
 
 # The servers of a cluster, and the command, as container images: OCI archives, built without a daemon.
 IMAGE ?= build/image/csi-snapshot-metadata.tar
-IMAGE_CBT ?= build/image/cbt.tar
+IMAGE_CBT ?= build/image/cbtctl.tar
 IMAGE_TAG ?= latest
-image: all  ## container images: build/image/csi-snapshot-metadata.tar (the sidecar), cbt.tar
+image: all  ## container images: build/image/csi-snapshot-metadata.tar (the sidecar), cbtctl.tar
 	@$(PACKAGES) build
 	@deploy/image/build.py --program build/release/bin/cbt-cluster --output $(IMAGE) --tag $(IMAGE_TAG)
-	@deploy/image/build.py --program build/release/bin/cbt --output $(IMAGE_CBT) --tag $(IMAGE_TAG)
+	@deploy/image/build.py --program build/release/bin/cbtctl --output $(IMAGE_CBT) --tag $(IMAGE_TAG)
 
 # The packages of `make deb` in a new Debian in DEB_ROOT: needs root, mmdebstrap and a mirror.
 DEB_ROOT ?= /var/tmp/cbt-deb-test

@@ -49,27 +49,27 @@ inside() { chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp LA
 step() { printf '\n=== %s\n' "$*"; }
 
 inside sh -c 'apt-get -q update >/dev/null'
-step "install cbt alone, and use it"
-inside sh -c 'apt-get -q -y install --no-install-recommends /packages/cbt_*.deb >/dev/null'
+step "install cbtctl alone, and use it"
+inside sh -c 'apt-get -q -y install --no-install-recommends /packages/cbtctl_*.deb >/dev/null'
 # The command's package must not bring a compiler or headers.
-if inside dpkg-query -W g++ 2>/dev/null; then echo "deb-test: cbt brings a compiler" >&2; exit 1; fi
+if inside dpkg-query -W g++ 2>/dev/null; then echo "deb-test: cbtctl brings a compiler" >&2; exit 1; fi
 inside sh -euc '
   cd /tmp
-  cbt --version
+  cbtctl --version
   head -c 1048576 /dev/zero >base.img
   cp base.img target.img
   printf x | dd of=target.img bs=1 seek=409600 conv=notrunc status=none
-  cbt delta base.img target.img --from image --format ndjson | tee delta
+  cbtctl delta base.img target.img --from image --format ndjson | tee delta
   grep -q "\"byte_offset\":409600,\"size_bytes\":4096" delta
-  cbt apply base.img target.img out.img >/dev/null
+  cbtctl apply base.img target.img out.img >/dev/null
   cmp target.img out.img'
 
 step "what it loads is only recommended, and is named where it is missing"
 inside sh -euc '
   cd /tmp
-  ! cbt allocated nbd://localhost/volume 2>refusal
+  ! cbtctl allocated nbd://localhost/volume 2>refusal
   grep -q "package libnbd0" refusal
-  ! cbt sidecar 2>refusal
+  ! cbtctl sidecar 2>refusal
   grep -q "cbt-cluster sidecar" refusal'
 
 step "the servers of a cluster, a package of its own, and what they need in Kubernetes"
@@ -95,18 +95,18 @@ inside sh -euc '
 step "read its man pages, and complete a line in each shell"
 inside sh -c 'apt-get -q -y install --no-install-recommends man-db bash-completion zsh fish >/dev/null'
 inside sh -euc '
-  man -w cbt cbt-delta cbt-map-info cbt-cluster-sidecar cbt-driver-volume-host
-  MANWIDTH=80 man --warnings cbt-delta 2>/tmp/warnings | grep -q -e --block-size
+  man -w cbtctl cbtctl-delta cbtctl-map-info cbt-cluster-sidecar cbt-driver-volume-host
+  MANWIDTH=80 man --warnings cbtctl-delta 2>/tmp/warnings | grep -q -e --block-size
   if [ -s /tmp/warnings ]; then cat /tmp/warnings >&2; exit 1; fi
-  fish -c "complete -C \"cbt delta --format nd\"" | grep -q ^ndjson'
+  fish -c "complete -C \"cbtctl delta --format nd\"" | grep -q ^ndjson'
 # Loads it as an interactive shell does: by the command's name.
 inside bash -euc '
   . /usr/share/bash-completion/bash_completion || true
-  _completion_loader cbt || [ $? = 124 ]
-  COMP_WORDS=(cbt delta --format nd) COMP_CWORD=3
-  _cbt || true  # compopt fails outside a completion
+  _completion_loader cbtctl || [ $? = 124 ]
+  COMP_WORDS=(cbtctl delta --format nd) COMP_CWORD=3
+  _cbtctl || true  # compopt fails outside a completion
   [ "${COMPREPLY[*]}" = ndjson ]'
-inside zsh -fec 'autoload -U compinit; compinit -D -u; [[ $_comps[cbt] = _cbt ]]'
+inside zsh -fec 'autoload -U compinit; compinit -D -u; [[ $_comps[cbtctl] = _cbtctl ]]'
 
 step "install libcbt-dev and cbt-doc, and build against every component"
 inside sh -c 'apt-get -q -y install /packages/libcbt-dev_*.deb /packages/cbt-doc_*.deb >/dev/null'
@@ -148,12 +148,12 @@ python3 -B "$source/tests/lint/links.py" --root "$root/usr/share/doc/cbt-doc"
 
 step "remove them: nothing is left"
 # Files only: folders are shared with other packages.
-inside sh -c 'for file in $(dpkg -L cbt cbt-cluster cbt-driver libcbt-dev cbt-doc); do [ -d "$file" ] || echo "$file"; done' >"$root/installed"
+inside sh -c 'for file in $(dpkg -L cbtctl cbt-cluster cbt-driver libcbt-dev cbt-doc); do [ -d "$file" ] || echo "$file"; done' >"$root/installed"
 (($(wc -l <"$root/installed") > 500)) || { echo "deb-test: too few files are installed" >&2; exit 1; }
-inside sh -c 'apt-get -q -y purge cbt cbt-cluster cbt-driver libcbt-dev cbt-doc >/dev/null'
+inside sh -c 'apt-get -q -y purge cbtctl cbt-cluster cbt-driver libcbt-dev cbt-doc >/dev/null'
 left=$(cd "$root"
   while read -r file; do [[ ! -e .$file ]] || echo "$file"; done <installed
-  find usr etc var/lib -xdev \( -name 'libcbt*' -o -name 'cbt' -o -name 'cbt-doc' \) -print)
+  find usr etc var/lib -xdev \( -name 'libcbt*' -o -name 'cbt*' -o -name 'cbt-doc' \) -print)
 if [[ -n $left ]]; then
   printf 'deb-test: left after removal:\n%s\n' "$left" >&2
   exit 1

@@ -2,7 +2,7 @@
 
   python3 bench/rpc/relays.py build/release [--tuples N] [--rounds N]
 
-A plugin (`cbt serve`) streams blocks; `cbt list` reads them directly, through `cbt relay`, through
+A plugin (`cbtctl serve`) streams blocks; `cbtctl list` reads them directly, through `cbtctl relay`, through
 `cbt-cluster sidecar`, and through the Go sidecar if CBT_PEER_SIDECAR names its program. All relays speak TLS
 and ask the same API server, which is a fake. They take turns, so that a machine that becomes slower
 hits all. Prints the medians of: seconds that the client takes; processor seconds and page faults of
@@ -124,7 +124,7 @@ def main():
         world = World(arguments.build, folder, arguments.tuples)
         try:
             world.certify()
-            ways = {"direct": (None, None), "cbt relay": world.relay(),
+            ways = {"direct": (None, None), "cbtctl relay": world.relay(),
                     "cbt-cluster sidecar": world.sidecar([world.parts.cluster(world.cbt), "sidecar"])}
             if os.environ.get("CBT_PEER_SIDECAR"):
                 ways["Go sidecar"] = world.sidecar([os.environ["CBT_PEER_SIDECAR"]])

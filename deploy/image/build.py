@@ -3,7 +3,7 @@
 
 The root holds the program, the shared libraries that it is linked with, libcurl, which it loads for API
 servers, their loader, the licences of all of them, and what the C library wants to find in /etc. Not
-libnbd: it brings as much as all the rest, so `cbt` in its image reads no NBD servers. The same inputs
+libnbd: it brings as much as all the rest, so `cbtctl` in its image reads no NBD servers. The same inputs
 give the same bytes: times, owners, order and modes are fixed. SOURCE_DATE_EPOCH sets the times
 (default: 0).
 
@@ -48,7 +48,7 @@ IMAGES = {
     # By this name the program is the sidecar.
     "cbt-cluster": Image("csi-snapshot-metadata", "Snapshot metadata of CSI drivers, beside a plugin",
                          "csi-snapshot-metadata", ("50051/tcp", "8080/tcp")),
-    "cbt": Image("cbt", "Changed blocks of volumes and their snapshots", "cbt", ()),
+    "cbtctl": Image("cbtctl", "Changed blocks of volumes and their snapshots", "cbtctl", ()),
 }
 
 PASSWD = f"root:x:0:0:root:/root:/sbin/nologin\ncbt:x:{USER}:{USER}:cbt:/:/sbin/nologin\n"

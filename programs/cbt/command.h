@@ -41,7 +41,7 @@ struct Program {
   std::function<std::optional<int>(int argc, char** argv)> run_unparsed = {};
 };
 
-// `cbt`.
+// `cbtctl`.
 void AddAllocated(CLI::App& app, Command& command);
 void AddApply(CLI::App& app, Command& command);
 void AddChain(CLI::App& app, Command& command);

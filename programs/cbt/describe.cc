@@ -1,6 +1,6 @@
-// `cbt describe`, hidden: the parser's own description of every subcommand and option as JSON. Man
-// pages and completions are made from it (cmake/describe.py), so that they can't differ from what
-// is parsed.
+// `cbtctl describe`, hidden: the parser's own description of every subcommand and option as JSON.
+// Man pages and completions are made from it (cmake/describe.py), so that they can't differ from
+// what is parsed.
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// `cbt`: change metadata on the command line.
+// `cbtctl`: change metadata on the command line.
 
 #include <string>
 #include <vector>
@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
   using namespace cbt::cli;  // NOLINT(google-build-using-namespace): a dozen names
   return Run(
       argc, argv,
-      {.name = "cbt",
+      {.name = "cbtctl",
        .description = "Changed-block tracking: what changed between two snapshots of a volume",
        .commands = {AddDelta, AddAllocated, AddApply, AddMap, AddChain, AddServe, AddList,
                     AddVerify, AddRelay, AddToken, AddConform},

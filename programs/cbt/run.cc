@@ -93,7 +93,7 @@ int UsageFailure(const CLI::App& app, const CLI::ParseError& error) {
   return kExitUsage;
 }
 
-// Last first, as the parser takes them. `cbt help list` is `cbt list --help`.
+// Last first, as the parser takes them. `cbtctl help list` is `cbtctl list --help`.
 std::vector<std::string> ArgumentsOf(int argc, char** argv) {
   std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
   if (!arguments.empty() && arguments.front() == "help") {

@@ -1,4 +1,4 @@
-"""The page of `cbt chain show --html` in a real browser, compared with the maps."""
+"""The page of `cbtctl chain show --html` in a real browser, compared with the maps."""
 
 import itertools
 import json

@@ -158,7 +158,7 @@ class Words(support.CbtTest):
         self.assertIn("--tls", self.fails(2, "list", "https://host", "--snapshot", "s"))
 
     def test_usage_lines(self):
-        self.assertIn("cbt verify [OPTIONS] IMAGE [IMAGE]\n", self.ok("verify", "--help"))
+        self.assertIn("cbtctl verify [OPTIONS] IMAGE [IMAGE]\n", self.ok("verify", "--help"))
         for command in (["delta"], ["list"], ["map", "convert"], ["verify"]):
             text = self.ok(*command, "--help")
             for noise in ("Excludes:", "Needs:", "(1x)", "TEXT", "REQUIRED"):

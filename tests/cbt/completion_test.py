@@ -71,11 +71,11 @@ class Terminal:
 
 
 class Bash:
-    # The key inserts all candidates into the line, and `cbt` reports the line.
+    # The key inserts all candidates into the line, and `cbtctl` reports the line.
     SETUP = """PS1= PS2=; set +o history; bind 'set enable-bracketed-paste off'
 bind '"\\C-t": insert-completions'
-cbt() {{ printf '%s\\n' "$@" '{end}' >&$REPORT; }}
-. '{folder}/completions/bash/cbt'
+cbtctl() {{ printf '%s\\n' "$@" '{end}' >&$REPORT; }}
+. '{folder}/completions/bash/cbtctl'
 printf '%s\\n' '{end}' >&$REPORT
 """
 
@@ -87,7 +87,7 @@ printf '%s\\n' '{end}' >&$REPORT
 
     def offered(self, line):
         complete = line.split() if line[-1:] in ("", " ") else line.split()[:-1]
-        return self.terminal.answer(f"cbt {line}{OFFER}\n")[len(complete):]
+        return self.terminal.answer(f"cbtctl {line}{OFFER}\n")[len(complete):]
 
 
 class Zsh:
@@ -116,7 +116,7 @@ print -r -u $REPORT -- '{end}'
         self.terminal.answer("")
 
     def offered(self, line):
-        return self.terminal.answer(f"\x15cbt {line}{OFFER}")
+        return self.terminal.answer(f"\x15cbtctl {line}{OFFER}")
 
 
 class Fish:
@@ -124,8 +124,8 @@ class Fish:
         self.folder = folder
 
     def offered(self, line):
-        done = subprocess.run(["fish", "--no-config", "-c", f"source '{FOLDER}/completions/fish/cbt.fish'; complete -C $argv[1]",
-                               f"cbt {line}"], env={"HOME": self.folder, "PATH": os.environ["PATH"], "TERM": "dumb"},
+        done = subprocess.run(["fish", "--no-config", "-c", f"source '{FOLDER}/completions/fish/cbtctl.fish'; complete -C $argv[1]",
+                               f"cbtctl {line}"], env={"HOME": self.folder, "PATH": os.environ["PATH"], "TERM": "dumb"},
                               cwd=self.folder, text=True, capture_output=True, check=True, timeout=TIME)
         return [line.split("\t")[0] for line in done.stdout.splitlines()]
 

@@ -48,7 +48,7 @@ class DescribeTest(unittest.TestCase):
     def test_choices_are_those_of_the_parser(self):
         found = [(path, option) for path, command in commands(self.root) for option in command["options"]
                  if option["choices"]]
-        self.assertGreater(len(found), 10 if NAME == "cbt" else 0)
+        self.assertGreater(len(found), 10 if NAME == "cbtctl" else 0)
         for path, option in found:
             for name in option["names"]:
                 with self.subTest(command=path, option=name):

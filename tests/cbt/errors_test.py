@@ -114,7 +114,7 @@ class Errors(support.CbtTest):
         self.assertIn("delta", self.ok("--help"))
         for subcommand in ["delta", "allocated", "apply"]:
             text = self.ok(subcommand, "--help")
-            self.assertRegex(text, rf"(?s)Example.*\n  cbt {subcommand} ")
+            self.assertRegex(text, rf"(?s)Example.*\n  cbtctl {subcommand} ")
 
     def test_simd_request_that_cannot_be_honoured(self):
         for value in ["nonsense", "AVX2", "mmx"]:

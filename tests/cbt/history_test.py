@@ -1,4 +1,4 @@
-"""`cbt chain show`: pictures of a volume's history, compared with its maps."""
+"""`cbtctl chain show`: pictures of a volume's history, compared with its maps."""
 
 import fcntl
 import os

@@ -52,7 +52,7 @@ def random_start(answer, block_size, capacity):
 
 
 def as_images(*images):
-    """Options for `cbt` to accept these as images. Otherwise lists are possible: empty files,
+    """Options for `cbtctl` to accept these as images. Otherwise lists are possible: empty files,
     partial sectors, and files in which every byte may be text (a bracket and 0xff up to the end of
     the sector).
     """
@@ -73,7 +73,7 @@ class Images(support.CbtTest):
         command += ["--starting-offset", start, "--max-results", group]
         text = self.ok(*command)
         expected = oracle.tuples(blocks, block_size, capacity, style, start)
-        context = f"cbt {' '.join(map(str, command))}, capacity {capacity}"
+        context = f"cbtctl {' '.join(map(str, command))}, capacity {capacity}"
         if form == "ndjson":
             self.assertEqual(parse_ndjson(text), (KIND[style], capacity, expected), context)
         elif form == "json":

@@ -16,7 +16,7 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "
 import runner  # pylint: disable=wrong-import-position
 
 CBT, ABSEIL = os.path.abspath(sys.argv[1]), sys.argv[2]
-MOST = 15  # of `cbt`, with the loader; each costs the start of every run
+MOST = 15  # of `cbtctl`, with the loader; each costs the start of every run
 
 
 def beside(name):
@@ -57,7 +57,7 @@ class LibrariesTest(unittest.TestCase):
             for words in ([name], [name, "--help"], ["help", name]):
                 done = run(CBT, *words)
                 self.assertEqual((done.returncode, done.stdout), (2, ""))
-                self.assertEqual(done.stderr, f"cbt: usage: '{name}' is a command of another program: "
+                self.assertEqual(done.stderr, f"cbtctl: usage: '{name}' is a command of another program: "
                                               f"{program} {name}\n")
 
     def check_missing(self, library, package, *command):

@@ -1,4 +1,4 @@
-"""`cbt map`, `cbt chain` and `--output`, against an oracle with its own parser of the formats."""
+"""`cbtctl map`, `cbtctl chain` and `--output`, against an oracle with its own parser of the formats."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The expected answers of the cbt command, computed the obvious way: byte by byte, block by block.
+"""The expected answers of the cbtctl command, computed the obvious way: byte by byte, block by block.
 Shares no code with the product.
 """
 

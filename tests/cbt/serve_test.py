@@ -321,7 +321,7 @@ class Lifetime(ServeTest):
         server = self.start(listen="127.0.0.1:0")
         self.assertRegex(server.address, r"\A127\.0\.0\.1:[1-9][0-9]*\Z")
         with open(self.path("serve.log"), encoding="utf-8") as log:
-            self.assertEqual(log.read(), f"cbt: serving {self.root} on {server.address}\n")
+            self.assertEqual(log.read(), f"cbtctl: serving {self.root} on {server.address}\n")
         self.ok("list", server.address, "--snapshot", "vol1/a")
         self.fails(2, "serve", "--root", self.root, "--listen", server.address)
         self.stop(server)
@@ -383,7 +383,7 @@ class Lifetime(ServeTest):
         self.fails(2, "serve", "--root", self.root, "--listen", self.address,
                    env={"CBT_SIMD": "fast"})
         for subcommand in ["serve", "list"]:
-            self.assertRegex(self.ok(subcommand, "--help"), rf"(?s)Example.*\n  cbt {subcommand} ")
+            self.assertRegex(self.ok(subcommand, "--help"), rf"(?s)Example.*\n  cbtctl {subcommand} ")
 
     def test_signals_without_streams(self):
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -493,7 +493,7 @@ class OpenStreams(ServeTest):
         server.kill()
         server.wait()
         self.start(*self.OPTIONS)
-        self.check_whole(client, r"\A(cbt: list: warning: [^\n]+\n)+\Z")
+        self.check_whole(client, r"\A(cbtctl: list: warning: [^\n]+\n)+\Z")
 
     def test_reader_that_goes_away(self):
         server = self.start(*self.OPTIONS)

@@ -1,4 +1,4 @@
-"""`cbt delta`, `allocated`, `map convert` and `verify` on the output of storage systems' own tools,
+"""`cbtctl delta`, `allocated`, `map convert` and `verify` on the output of storage systems' own tools,
 against oracles that do not parse it. Missing tools skip their tests by name.
 """
 
@@ -77,7 +77,7 @@ class Sources(support.CbtTest):
     def refused(self, code, *arguments):
         done = run(*arguments)
         self.assertEqual(done.code, code, (arguments, done))
-        errors = [line for line in done.stderr.splitlines() if not line.startswith("cbt: read as ")]
+        errors = [line for line in done.stderr.splitlines() if not line.startswith("cbtctl: read as ")]
         self.assertEqual(len(errors), 1, done)
         self.assertEqual(done.stdout, "", done)
         return errors[0]
@@ -501,7 +501,7 @@ class Sources(support.CbtTest):
         self.assertEqual(self.tuples("allocated", image, "--from", "image"), (size, [(0, size)]))
         self.assertEqual(self.tuples("delta", image, "--from", "rbd-diff"), (size, []))
         # With a diff's name it is a diff, and so is a pipe, which cannot be a volume.
-        note = "cbt: read as rbd-diff: rbd export-diff, or rbd export --export-format 2 (--from image "
+        note = "cbtctl: read as rbd-diff: rbd export-diff, or rbd export --export-format 2 (--from image "
         named = run("delta", self.write("volume.diff", volume))
         piped = subprocess.run([support.CBT, "delta", "-"], input=volume, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
         for code, stderr in ((named.code, named.stderr), (piped.returncode, piped.stderr.decode())):

@@ -1,4 +1,4 @@
-"""Runs the cbt command in tests."""
+"""Runs the cbtctl command in tests."""
 
 import json
 import os
@@ -25,7 +25,7 @@ class Result:
 
 
 def run(*arguments, env=None, timeout=60, **options):
-    """Runs `cbt` with the arguments to completion, in the locale C unless `env` says otherwise. A
+    """Runs `cbtctl` with the arguments to completion, in the locale C unless `env` says otherwise. A
     client does not wait for an unreachable service, unless the arguments set a time.
     """
     if arguments[:1] == ("list",) and "--retry-for" not in arguments:
@@ -133,11 +133,11 @@ class CbtTest(unittest.TestCase):
         return path
 
     def listed(self, *command):
-        """What `cbt list` prints, without the names of its source, for comparison with files."""
+        """What `cbtctl list` prints, without the names of its source, for comparison with files."""
         return plain(self.ok("list", *command))
 
     def start_server(self, log, *command, stdout=subprocess.DEVNULL, **popen):
-        """Starts this `cbt` command and returns it with the address that it reports by --ready-
+        """Starts this `cbtctl` command and returns it with the address that it reports by --ready-
         fd.
         """
         reader, writer = os.pipe()

@@ -107,7 +107,7 @@ class Consumer:
         expect((self.prefix / "include/cbt/kube").exists() == self.kube_built, "kube headers go with kube")
         expect((self.prefix / "include/cbt/bridge/roaring.h").exists() == self.roaring_built, "roaring.h goes with roaring")
         # Where the shells look for them below /usr/local.
-        for place in ("bash-completion/completions/cbt", "zsh/site-functions/_cbt", "fish/vendor_completions.d/cbt.fish"):
+        for place in ("bash-completion/completions/cbtctl", "zsh/site-functions/_cbtctl", "fish/vendor_completions.d/cbtctl.fish"):
             expect((self.prefix / "share" / place).is_file(), f"{place} is installed")
         self.documents()
         self.contracts()

@@ -8,11 +8,11 @@ LC_ALL=C.UTF-8  # the pictures; numbers as in C
 PATH=$PATH:/usr/sbin:/sbin
 export LC_ALL PATH
 
-if [ $# -ne 1 ] || [ ! -x "$1/cbt" ]; then
-  echo "usage: demo.sh BINDIR (the folder with the cbt command)" >&2
+if [ $# -ne 1 ] || [ ! -x "$1/cbtctl" ]; then
+  echo "usage: demo.sh BINDIR (the folder with the cbtctl command)" >&2
   exit 2
 fi
-cbt=$(cd "$1" && pwd)/cbt
+cbt=$(cd "$1" && pwd)/cbtctl
 for tool in mke2fs debugfs e2fsck; do
   command -v "$tool" >/dev/null || { echo "demo: $tool is missing: install e2fsprogs" >&2; exit 2; }
 done
@@ -118,7 +118,7 @@ tuples blocks.ndjson | cmp - expanded
 # All but the head, which names what was asked for.
 tail -n +2 extents.ndjson >body
 "$cbt" delta $monday $tuesday --format ndjson | tail -n +2 | cmp - body
-say 'both say the same, and the same as cbt delta on the files'
+say 'both say the same, and the same as cbtctl delta on the files'
 # shellcheck disable=SC2086
 "$cbt" list "$extents" $pair --format table | tail -n 3 | sed 's/^/  /'
 

@@ -65,7 +65,7 @@ class ImageTest(unittest.TestCase):
         cls.command = Image(build(os.path.join(cls.folder, "command.tar"), program=CBT))
 
     def test_the_layout_is_whole_and_holds_nothing_else(self):
-        for image, name in ((self.image, "csi-snapshot-metadata"), (self.command, "cbt")):
+        for image, name in ((self.image, "csi-snapshot-metadata"), (self.command, "cbtctl")):
             self.assertEqual(json.loads(image.files["oci-layout"]), {"imageLayoutVersion": "1.0.0"})
             self.assertEqual(image.index["schemaVersion"], 2)
             (entry,) = image.index["manifests"]
@@ -137,7 +137,7 @@ class ImageTest(unittest.TestCase):
         for image, command, words in ((self.image, "/usr/bin/csi-snapshot-metadata",
                                        "csi-snapshot-metadata"),
                                       (self.image, "/bin/cbt-cluster", "cbt-cluster"),
-                                      (self.command, "/bin/cbt", "cbt")):
+                                      (self.command, "/bin/cbtctl", "cbtctl")):
             result = subprocess.run(self.inside(image, data, command, "--version"),
                                     capture_output=True, text=True,
                                     timeout=60, check=False)
@@ -175,7 +175,7 @@ class ImageTest(unittest.TestCase):
                         "--tls-cert=/tmp/tls.crt", "--tls-key=/tmp/tls.key", f"--port={port}",
                         f"--http-endpoint=127.0.0.1:{http}", "--kubeconfig=/tmp/kubeconfig")
         self.assertTrue(self.wait_for(lambda: self.health(http) == 503), self.tail(log))
-        plugin = start(self.command, "/usr/bin/cbt", "serve", "--root", "/tmp/root", "--listen",
+        plugin = start(self.command, "/usr/bin/cbtctl", "serve", "--root", "/tmp/root", "--listen",
                        "unix:///tmp/csi.sock")
         self.assertTrue(self.wait_for(lambda: self.health(http) == 200), self.tail(log))
         with open(f"/proc/{sidecar.pid}/status", encoding="utf-8") as status:

@@ -81,7 +81,7 @@ def libraries_of(program):
 def image_files():
     """The driver's image: its programs, those that it runs, and their libraries."""
     tools = ("nbdkit", "losetup", "blkid", "mkfs.ext4", "resize2fs", "e2fsck", "mount")
-    programs = {"/usr/bin/cbt": parts.CBT,
+    programs = {"/usr/bin/cbtctl": parts.CBT,
                 "/usr/bin/cbt-driver": parts.DRIVER,
                 "/usr/lib/nbdkit/nbdkit-cbt-plugin.so": parts.PLUGIN,
                 **{f"/usr/bin/{tool}": shutil.which(tool) for tool in tools}}
@@ -132,7 +132,7 @@ class RealNodeTest(unittest.TestCase):
         cls.node = node = Node(cls.folder)
         cls.addClassCleanup(node.stop)
         node.start()
-        node.import_image(IMAGE, ["/usr/bin/cbt"], image_files())
+        node.import_image(IMAGE, ["/usr/bin/cbtctl"], image_files())
         node.kubectl("create", "namespace", "csi-driver")
         node.kubectl("label", "node", "node1", f"{NAME}/volumes=true")
         for file in ("csi-driver.yaml", "service-account.yaml"):

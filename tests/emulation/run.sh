@@ -3,7 +3,7 @@
 # SSE4.2, without AVX, and without AVX-512. An instruction that leaks out of its variant ends the
 # program there with SIGILL.
 #
-#   run.sh SOURCE BUILD [CBT]     CBT: the cbt command of this machine, run on the oldest processor too
+#   run.sh SOURCE BUILD [CBT]     CBT: the cbtctl command of this machine, run on the oldest processor too
 #
 # Exits with 77 where a tool is missing.
 set -euo pipefail

@@ -82,7 +82,7 @@ class NetworkFaults(FaultsTest):
             self.aborted(result.returncode, result.stderr, call)
         else:
             self.assertIn(result.returncode, (2, 3))
-            self.assertRegex(result.stderr.decode(errors="replace"), r"cbt: [^\n]+: [^\n]+\n\Z")
+            self.assertRegex(result.stderr.decode(errors="replace"), r"cbtctl: [^\n]+: [^\n]+\n\Z")
             self.assertTrue(self.expected.startswith(answer_in(result.stdout)))
 
     def aborted(self, status, stderr, call):
@@ -158,7 +158,7 @@ class NetworkFaults(FaultsTest):
                     self.assertIsNone(server.address)
                 elif status != 0:
                     self.assertIn(status, (2, 3))
-                    self.assertRegex(log, rb"cbt: [^\n]+: [^\n]+\n")
+                    self.assertRegex(log, rb"cbtctl: [^\n]+: [^\n]+\n")
 
     def test_a_server(self):
         self.fail_each_call("server", self.serve)

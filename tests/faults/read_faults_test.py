@@ -63,7 +63,7 @@ class ReadFaults(FaultsTest):
         return self.path(name)
 
     def check(self, *command, sockets=False, library=(), least=4, stdin=None):
-        """Makes each call of `cbt command` fail. `library`: kinds that a library cannot survive."""
+        """Makes each call of `cbtctl command` fail. `library`: kinds that a library cannot survive."""
         command = [CBT, *map(str, command)]
         expected = execute(*command, stdin=stdin)
         self.assertEqual((expected.returncode, complaints(expected)), (0, b""), command)

@@ -1,5 +1,5 @@
-// grpc-js in both roles: as a client of `cbt serve`, and as the plugin that `cbt list` and `cbt
-// conform` call. Messages are read and written by hand here, as a third reading of the contract.
+// grpc-js in both roles: as a client of `cbtctl serve`, and as the plugin that `cbtctl list` and
+// `cbtctl conform` call. Messages are read and written by hand here, as a third reading of the contract.
 //
 //   node js_test.js CBT          needs @grpc/grpc-js (make interop-js installs it)
 'use strict';

@@ -1,4 +1,4 @@
-"""Runs `cbt serve` and calls it with grpcio and protoc's messages; no code of the project."""
+"""Runs `cbtctl serve` and calls it with grpcio and protoc's messages; no code of the project."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ CBT = None  # path of the command, from the command line
 
 
 class Server:
-    """A running `cbt serve`."""
+    """A running `cbtctl serve`."""
 
     def __init__(self, root, listen, *options):
         ready, ready_in_child = os.pipe()

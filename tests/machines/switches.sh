@@ -20,7 +20,7 @@ build() {
   cmake --build "$folder/tree" --parallel "$jobs" --target cbt_products >"$folder/log" 2>&1 &&
     rm -rf "$folder/installed" &&
     cmake --install "$folder/tree" --prefix "$folder/installed" >"$folder/log" 2>&1 &&
-    "$folder/installed/bin/cbt" --version >"$folder/log" 2>&1 ||
+    "$folder/installed/bin/cbtctl" --version >"$folder/log" 2>&1 ||
     { tail -n 40 "$folder/log"; return 1; }
 }
 

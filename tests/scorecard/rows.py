@@ -3,7 +3,7 @@
 import dataclasses
 
 TESTS = "build/release/tests/"
-CBT = "build/release/bin/cbt"
+CBT = "build/release/bin/cbtctl"
 SHIM = TESTS + "faults/libcbt_fault_shim.so"
 MESSAGES = TESTS + "interop"
 SLOW_READERS = "build/release/bin/slow_readers"

@@ -170,7 +170,7 @@ class Client:
         return self.parsed(text.decode(), process.returncode, errors[0], how)
 
     def parsed(self, text, status, errors, how):
-        """Parses the output of a `cbt list` that has ended."""
+        """Parses the output of a `cbtctl list` that has ended."""
         lines = text.split("\n")
         lines.pop()  # a line without a newline is incomplete
         complete = False
@@ -197,7 +197,7 @@ class Client:
             return "KILLED"
         if status == 3 and (self.server.mortal or how == "stall"):
             return "LIST_FAILED"
-        raise Wrong(f"{self}: cbt list ended with {status}: {errors[-300:]}")
+        raise Wrong(f"{self}: cbtctl list ended with {status}: {errors[-300:]}")
 
     def by_socket(self, how):
         """Receives some frames by hand, then misbehaves."""

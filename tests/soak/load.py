@@ -54,7 +54,7 @@ def request(max_results=0):
 
 
 def fast_client(server):
-    """Gets the whole answer through `cbt list`; it must be right."""
+    """Gets the whole answer through `cbtctl list`; it must be right."""
     done = subprocess.run([CBT, "list", server.address, "--snapshot", "v/s", "--format", "csv",
                            "--prove"], stdout=subprocess.PIPE, check=True)
     report.check(done.stdout.count(b"\n") == half_map.TUPLES + 5, "a fast client did not get all tuples")

@@ -1,4 +1,4 @@
-"""Starts, watches and stops `cbt serve` and `cbt relay` processes."""
+"""Starts, watches and stops `cbtctl serve` and `cbtctl relay` processes."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""A folder of snapshots of every kind that `cbt serve` reads, with the truth about each: known from
+"""A folder of snapshots of every kind that `cbtctl serve` reads, with the truth about each: known from
 its construction, without code of the project.
 """
 

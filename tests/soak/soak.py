@@ -1,4 +1,4 @@
-"""Mixed load on `cbt serve` and `cbt relay` for any length of time: clients that stall, are killed,
+"""Mixed load on `cbtctl serve` and `cbtctl relay` for any length of time: clients that stall, are killed,
 cancel, time out and resume; plugins that are killed, stopped and drained below a relay. Every
 answer must be exact, and memory and descriptors must stay flat.
 
@@ -156,7 +156,7 @@ class Soak:
         return done.stdout.decode().strip()
 
     def names(self, client):
-        """The options of `cbt list` for a client's request."""
+        """The options of `cbtctl list` for a client's request."""
         base, target = client.base, client.target
         if client.api in ("csi", "paged"):
             target = f"{client.volume}/{target}"

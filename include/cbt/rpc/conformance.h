@@ -1,5 +1,5 @@
 // Checks a server against its contract, rule by rule: sends requests whose answers the contract
-// decides, and judges what comes. Part of cbt::rpc; the command is `cbt conform`.
+// decides, and judges what comes. Part of cbt::rpc; the command is `cbtctl conform`.
 #ifndef CBT_RPC_CONFORMANCE_H_
 #define CBT_RPC_CONFORMANCE_H_
 

@@ -144,7 +144,7 @@ absl::StatusOr<ChangeMap> ReadEraInvalidate(ByteStream& stream, const EraOptions
 absl::StatusOr<ChangeMap> ReadEraDump(ByteStream& stream, const EraOptions& options);
 
 // ---
-// What the cbt command prints with --format ndjson, json and csv. Part of cbt::source; the JSON
+// What the cbtctl command prints with --format ndjson, json and csv. Part of cbt::source; the JSON
 // forms need RapidJSON. Format: docs/reference/answers.md
 
 // The tuples of a complete answer. They must ascend, and be those that the end marker counts (for

@@ -1,4 +1,4 @@
-// `cbt apply`: an incremental restore, which also proves that a delta is right.
+// `cbtctl apply`: an incremental restore, which also proves that a delta is right.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -168,7 +168,7 @@ void AddApply(CLI::App& app, Command& command) {
   AddBlockSizeOption(*sub, arguments->block_size);
   sub->footer(
       "Example: prove that the delta from Monday to Tuesday is complete\n"
-      "  cbt apply vol1/monday.img vol1/tuesday.img restored.img\n"
+      "  cbtctl apply vol1/monday.img vol1/tuesday.img restored.img\n"
       "  cmp vol1/tuesday.img restored.img");
   sub->callback([arguments, &command] {
     command = [arguments] { return Report("apply", Apply(*arguments)); };

@@ -1,4 +1,4 @@
-// `cbt chain`: the maps between neighbouring snapshots of a volume, in a directory.
+// `cbtctl chain`: the maps between neighbouring snapshots of a volume, in a directory.
 
 #include <unistd.h>
 
@@ -160,7 +160,7 @@ CLI::App* Add(CLI::App& app, Command& command, const char* name, const char* wha
               const std::shared_ptr<ChainArguments>& arguments) {
   CLI::App* const sub = app.add_subcommand(name, what);
   sub->add_option("DIR", arguments->directory, "Directory of the chain")->required();
-  sub->footer(std::string("Example:\n  cbt chain ") + example);
+  sub->footer(std::string("Example:\n  cbtctl chain ") + example);
   sub->callback([=, &command] {
     command = [=] { return Report(absl::StrCat("chain ", name), work(*arguments)); };
   });
@@ -226,10 +226,10 @@ void AddChain(CLI::App& app, Command& command) {
   delta->footer(kMarkerHelp + delta->get_footer());
   AddChainShow(*sub, command);
   sub->footer(
-      "Example: a chain next to the snapshots of a volume, where `cbt serve` finds it\n"
-      "  cbt chain create vol1/history.chain --volume vol1 --snapshot monday --capacity 1T\n"
-      "  cbt delta vol1/monday.img vol1/tuesday.img --from image --output tue.cbm\n"
-      "  cbt chain append vol1/history.chain tue.cbm");
+      "Example: a chain next to the snapshots of a volume, where `cbtctl serve` finds it\n"
+      "  cbtctl chain create vol1/history.chain --volume vol1 --snapshot monday --capacity 1T\n"
+      "  cbtctl delta vol1/monday.img vol1/tuesday.img --from image --output tue.cbm\n"
+      "  cbtctl chain append vol1/history.chain tue.cbm");
 }
 
 }  // namespace cbt::cli

@@ -115,8 +115,8 @@ void AddChainShow(CLI::App& chain, Command& command) {
       "the delta\n"
       "between any two snapshots that are picked.\n"
       "Example: in the terminal, as a picture for a report, and as a page to look around in\n"
-      "  cbt chain show vol1/history.chain --svg history.svg\n"
-      "  cbt chain show vol1/history.chain --html history.html");
+      "  cbtctl chain show vol1/history.chain --svg history.svg\n"
+      "  cbtctl chain show vol1/history.chain --html history.html");
   sub->callback([arguments, &command] {
     command = [arguments] { return Report("chain show", ShowChain(*arguments)); };
   });

@@ -1,4 +1,4 @@
-// `cbt chain show`: pictures of a volume's history.
+// `cbtctl chain show`: pictures of a volume's history.
 #ifndef CBT_PROGRAMS_CBT_COMMANDS_CHAIN_SHOW_H_
 #define CBT_PROGRAMS_CBT_COMMANDS_CHAIN_SHOW_H_
 
@@ -6,7 +6,7 @@
 
 namespace cbt::cli {
 
-// Adds the subcommand to `cbt chain`; as the functions of command.h.
+// Adds the subcommand to `cbtctl chain`; as the functions of command.h.
 void AddChainShow(CLI::App& chain, Command& command);
 
 }  // namespace cbt::cli

@@ -1,4 +1,4 @@
-// `cbt conform`: checks whether a server keeps the contract.
+// `cbtctl conform`: checks whether a server keeps the contract.
 
 #include <unistd.h>
 
@@ -89,9 +89,9 @@ void AddConform(CLI::App& app, Command& command) {
       "Exit status 0 if the server keeps every rule, else 1. --timeout applies to each call.\n"
       "A snapshot with both scattered and adjacent blocks tests the most.\n"
       "Example: a plugin before it is released\n"
-      "  cbt conform unix:///csi/csi.sock --snapshot vol1/tuesday --base vol1/monday\n"
+      "  cbtctl conform unix:///csi/csi.sock --snapshot vol1/tuesday --base vol1/monday\n"
       "The plugin and its sidecar in a Kubernetes cluster\n"
-      "  cbt conform k8s:prod/tuesday --base monday");
+      "  cbtctl conform k8s:prod/tuesday --base monday");
   sub->callback([arguments, &command] { command = [arguments] { return Conform(*arguments); }; });
 }
 

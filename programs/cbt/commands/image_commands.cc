@@ -1,4 +1,4 @@
-// `cbt delta` and `cbt allocated`: what images and other sources report.
+// `cbtctl delta` and `cbtctl allocated`: what images and other sources report.
 
 #include <algorithm>
 #include <memory>
@@ -149,8 +149,8 @@ void AddDelta(CLI::App& app, Command& command) {
   sub->footer(
       FormatsText(SourcePurpose::kDelta) + kMarkerHelp +
       "Examples: changed ranges from Monday to Tuesday in units of 64 KiB\n"
-      "  cbt delta vol1/monday.img vol1/tuesday.img --from image --block-size 64K\n"
-      "  rbd export-diff --from-snap monday pool/vol@tuesday - | cbt delta - --from rbd-diff");
+      "  cbtctl delta vol1/monday.img vol1/tuesday.img --from image --block-size 64K\n"
+      "  rbd export-diff --from-snap monday pool/vol@tuesday - | cbtctl delta - --from rbd-diff");
   sub->callback([arguments, &command] {
     command = [arguments] { return Report("delta", Delta(*arguments)); };
   });
@@ -170,8 +170,8 @@ void AddAllocated(CLI::App& app, Command& command) {
                 "Also leave out blocks that hold only zeros; reads the image");
   sub->footer(FormatsText(SourcePurpose::kAllocated) + kMarkerHelp +
               "Examples: everything that a full backup has to read\n"
-              "  cbt allocated vol1/monday.img --from image --skip-zeros\n"
-              "  cbt allocated nbd+unix:///?socket=/run/vol1.sock");
+              "  cbtctl allocated vol1/monday.img --from image --skip-zeros\n"
+              "  cbtctl allocated nbd+unix:///?socket=/run/vol1.sock");
   sub->callback([arguments, &command] {
     command = [arguments] { return Report("allocated", Allocated(*arguments)); };
   });

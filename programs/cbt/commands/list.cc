@@ -1,4 +1,4 @@
-// `cbt list`: the client of a service.
+// `cbtctl list`: the client of a service.
 
 #include <unistd.h>
 
@@ -293,9 +293,9 @@ void AddList(CLI::App& app, Command& command) {
       "in\n"
       "the head of what you have (--source-version): it is refused if the data is another by now.\n"
       "Example: what changed from Monday to Tuesday\n"
-      "  cbt list unix:///run/cbt.sock --snapshot vol1/tuesday --base vol1/monday\n"
+      "  cbtctl list unix:///run/cbt.sock --snapshot vol1/tuesday --base vol1/monday\n"
       "The same in a Kubernetes cluster, where the rest is found by the snapshot's name\n"
-      "  cbt list k8s:prod/tuesday --base monday");
+      "  cbtctl list k8s:prod/tuesday --base monday");
   sub->callback([arguments, &command] {
     command = [arguments] {
       absl::Status status = List(*arguments);

@@ -1,4 +1,4 @@
-// `cbt map`: inspects, converts, combines and draws change-map files.
+// `cbtctl map`: inspects, converts, combines and draws change-map files.
 
 #include <unistd.h>
 
@@ -134,7 +134,7 @@ void AddInfo(CLI::App& app, Command& command) {
   arguments->input.may_assume = true;
   sub->footer(
       "Example: what two maps are about, and how many blocks they hold\n"
-      "  cbt map info sun-mon.cbm mon-tue.cbm");
+      "  cbtctl map info sun-mon.cbm mon-tue.cbm");
   sub->callback([arguments, &command] { command = [arguments] { return Info(*arguments); }; });
 }
 
@@ -241,7 +241,7 @@ void AddConvert(CLI::App& app, Command& command) {
       "--block-size converts a map that has a block size of its own: larger blocks cover every\n"
       "changed byte, smaller ones are exact.\n"
       "Example: what another tool wrote as portable roaring bytes\n"
-      "  cbt map convert changes.bin --from roaring64 --capacity 16T --block-size 64K \\\n"
+      "  cbtctl map convert changes.bin --from roaring64 --capacity 16T --block-size 64K \\\n"
       "    --output changes.cbm");
   sub->callback([arguments, &command] {
     command = [arguments] { return Report("map convert", Convert(*arguments)); };
@@ -357,7 +357,7 @@ void AddMerge(CLI::App& app, Command& command) {
   AddNameOptions(*sub, arguments->names);
   sub->footer(
       "Example: what changed from Sunday to Tuesday\n"
-      "  cbt map merge sun-mon.cbm mon-tue.cbm --output sun-tue.cbm");
+      "  cbtctl map merge sun-mon.cbm mon-tue.cbm --output sun-tue.cbm");
   sub->callback([arguments, &command] {
     command = [arguments] { return Report("map merge", Merge(*arguments)); };
   });
@@ -418,7 +418,7 @@ void AddShow(CLI::App& app, Command& command) {
   arguments->input.may_assume = true;
   sub->footer(
       "Example: in the terminal, and as a picture for a report\n"
-      "  cbt map show mon-tue.cbm --svg mon-tue.svg");
+      "  cbtctl map show mon-tue.cbm --svg mon-tue.svg");
   sub->callback([arguments, &command] {
     command = [arguments] { return Report("map show", ShowMap(*arguments)); };
   });
@@ -432,8 +432,8 @@ void AddMap(CLI::App& app, Command& command) {
   sub->require_subcommand(1);
   sub->footer(
       "Example: two days in one map, and what is in it\n"
-      "  cbt map merge sun-mon.cbm mon-tue.cbm --output sun-tue.cbm\n"
-      "  cbt map info sun-tue.cbm");
+      "  cbtctl map merge sun-mon.cbm mon-tue.cbm --output sun-tue.cbm\n"
+      "  cbtctl map info sun-tue.cbm");
   AddInfo(*sub, command);
   AddConvert(*sub, command);
   AddMerge(*sub, command);

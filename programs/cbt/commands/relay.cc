@@ -1,4 +1,4 @@
-// `cbt relay`: the sidecar.
+// `cbtctl relay`: the sidecar.
 
 #include "cbt/rpc/relay.h"
 
@@ -86,7 +86,7 @@ void AddRelay(CLI::App& app, Command& command) {
           "End a stream whose plugin sends nothing for this long; 0: no limit", "1800");
   sub->footer(
       "Example: the Kubernetes API in front of a plugin on this host\n"
-      "  cbt relay --listen 0.0.0.0:50051 --tls-cert tls.crt --tls-key tls.key \\\n"
+      "  cbtctl relay --listen 0.0.0.0:50051 --tls-cert tls.crt --tls-key tls.key \\\n"
       "    --plugin unix:///csi/csi.sock --tokens tokens --snapshots snapshots");
   sub->callback([arguments, &command] {
     command = [arguments] { return Report("relay", RunRelay(*arguments)); };

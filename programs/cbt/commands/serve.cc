@@ -1,4 +1,4 @@
-// `cbt serve`: a directory of images as a SnapshotMetadata service.
+// `cbtctl serve`: a directory of images as a SnapshotMetadata service.
 
 #include <chrono>
 #include <memory>
@@ -93,7 +93,7 @@ void AddServe(CLI::App& app, Command& command) {
       ->default_str("600");
   sub->footer(
       "Example: snapshots vol1/monday and vol1/tuesday from /snapshots/vol1/*.img\n"
-      "  cbt serve --root /snapshots --listen unix:///run/cbt.sock");
+      "  cbtctl serve --root /snapshots --listen unix:///run/cbt.sock");
   sub->callback([arguments, &command] {
     command = [arguments] { return Report("serve", Serve(*arguments)); };
   });

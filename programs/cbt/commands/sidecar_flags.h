@@ -50,7 +50,7 @@ struct SidecarFlags {
   bool no_check = false;
   bool require_message = false;
   std::chrono::milliseconds plugin_stall_time = rpc::RelayOptions().plugin_stall_timeout;
-  // Those of `cbt relay`: contracts, sessions, limits, log, --ready-fd, --grace.
+  // Those of `cbtctl relay`: contracts, sessions, limits, log, --ready-fd, --grace.
   ServingArguments serving = {};
 
   // Adds every flag to `flags`. Must outlive the parsing.

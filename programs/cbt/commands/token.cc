@@ -1,4 +1,4 @@
-// `cbt token`: prints a new secret for files of tokens, sessions and page keys.
+// `cbtctl token`: prints a new secret for files of tokens, sessions and page keys.
 
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ void AddToken(CLI::App& app, Command& command) {
       app.add_subcommand("token", "Print a random 256-bit token for files of tokens and sessions");
   sub->footer(
       "Example: a token for the namespaces prod and staging\n"
-      "  echo \"$(cbt token) backup-operator prod,staging\" >> tokens");
+      "  echo \"$(cbtctl token) backup-operator prod,staging\" >> tokens");
   sub->callback([&command] {
     command = [] {
       const Secret token = rpc::RandomToken();

@@ -1,4 +1,4 @@
-// `cbt verify`: compares the answer of a service or a map with the data itself.
+// `cbtctl verify`: compares the answer of a service or a map with the data itself.
 
 #include <unistd.h>
 
@@ -227,7 +227,7 @@ void AddVerify(CLI::App& app, Command& command) {
   sub->add_option("IMAGE", arguments->images, "[BASE] TARGET: the images of the snapshots")
       ->required()
       ->expected(1, 2);
-  sub->add_option("--map", arguments->map, "A change map, as `cbt map` reads them")
+  sub->add_option("--map", arguments->map, "A change map, as `cbtctl map` reads them")
       ->type_name("FILE");
   AddMapInput(*sub, arguments->map_input);
   sub->add_option("--service", arguments->remote.address, kAddressHelp)->type_name("ADDR");
@@ -237,7 +237,7 @@ void AddVerify(CLI::App& app, Command& command) {
   sub->footer(
       "If a range is missing, prints the first one and exits with status 1.\n"
       "Example: does the service miss a change?\n"
-      "  cbt verify monday.img tuesday.img --service unix:///run/cbt.sock \\\n"
+      "  cbtctl verify monday.img tuesday.img --service unix:///run/cbt.sock \\\n"
       "    --base vol1/monday --snapshot vol1/tuesday");
   sub->callback([arguments, &command] { command = [arguments] { return Verify(*arguments); }; });
 }

@@ -35,7 +35,7 @@ void AddStyleOption(CLI::App& subcommand, std::optional<BlockMetadataType>& type
 inline constexpr const char* kMarkerHelp =
     "A complete answer ends with {\"complete\":true,...} (ndjson), \"complete\":true} (json) or a "
     "row\n"
-    "complete,N (csv); one without was cut or failed, and `cbt` does not read it back.\n";
+    "complete,N (csv); one without was cut or failed, and `cbtctl` does not read it back.\n";
 
 // Replaces the default that the help of an option shows.
 void ShowOtherDefault(CLI::App& subcommand, const std::string& option, const std::string& what);

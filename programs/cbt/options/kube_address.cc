@@ -50,7 +50,7 @@ absl::StatusOr<rpc::ListRequest> FindInKube(const RemoteArguments& arguments,
   absl::StatusOr<kube::Config> config = kube::LoadDefaultConfig(arguments.kube.kubeconfig);
   if (!config.ok()) return config.status();
   kube::ClientOptions options;
-  options.user_agent = "cbt";
+  options.user_agent = "cbtctl";
   // The rest of the time is for the stream.
   if (timeout.has_value()) options.timeout = std::min(options.timeout, *timeout);
   absl::StatusOr<std::unique_ptr<kube::Client>> client =

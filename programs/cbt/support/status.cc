@@ -12,7 +12,7 @@
 namespace cbt::cli {
 namespace {
 
-std::string_view program_name = "cbt";
+std::string_view program_name = "cbtctl";
 
 constexpr const char* kReaderGone = "cbt/reader-gone";
 

@@ -24,7 +24,7 @@ enum class Origin : unsigned char { kInput, kServer };
 // The exit status for a status code: kExitUsage if the caller can fix it, else kExitFailure.
 int ExitStatusFor(absl::StatusCode code, Origin origin = Origin::kInput) noexcept;
 
-// The name of this program, with which every line that it prints begins: "cbt" until it is set.
+// The name of this program, with which every line that it prints begins: "cbtctl" until it is set.
 // Safe in a signal handler.
 std::string_view ProgramName() noexcept;
 // `name`: a literal. Before any thread starts.

@@ -166,7 +166,7 @@ void VolumeMaps::AddChain(int descriptor, const std::string& file) {
 }
 
 bool VolumeMaps::IsOurs(const std::string& volume) const {
-  // `cbt delta ./mon.img ./tue.img` calls its folder ".".
+  // `cbtctl delta ./mon.img ./tue.img` calls its folder ".".
   if (volume.empty() || volume == "." || volume == volume_) return true;
   if (volume_.empty()) {
     return std::any_of(root_paths_.begin(), root_paths_.end(), [&volume](const std::string& path) {

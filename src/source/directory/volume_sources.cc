@@ -47,7 +47,7 @@ absl::StatusOr<std::string> ReadText(int descriptor, const std::string& name) {
 
 absl::Status NotListed(const std::string& what) {
   return absl::FailedPreconditionError(
-      absl::StrCat(what, ": is outside of the root and not listed (cbt serve --allow-source)"));
+      absl::StrCat(what, ": is outside of the root and not listed (cbtctl serve --allow-source)"));
 }
 
 // Returns `descriptor` if reading it can't block; otherwise closes it. A pipe without a writer

@@ -33,8 +33,8 @@ namespace cbt {
 //
 // `base` is missing if the source reports what is allocated. `address` is a file in the volume's
 // folder or, if the rules list it, an absolute path or an nbd:// address; only regular files and
-// block devices are opened. `from`, `capacity` and `base-capacity` are as for `cbt delta`. Each key
-// may be given once, and every line must be terminated: see ForEachLine().
+// block devices are opened. `from`, `capacity` and `base-capacity` are as for `cbtctl delta`. Each
+// key may be given once, and every line must be terminated: see ForEachLine().
 class VolumeSources {
  public:
   static constexpr std::string_view kExtension = ".source";

@@ -1,5 +1,5 @@
-// What the cbt command prints: ndjson, json and csv. Each ends with a marker that says that it is
-// complete; without it the answer is refused.
+// What the cbtctl command prints: ndjson, json and csv. Each ends with a marker that says that it
+// is complete; without it the answer is refused.
 #include <algorithm>
 #include <charconv>
 #include <functional>

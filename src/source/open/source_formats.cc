@@ -50,9 +50,9 @@ constexpr SourceFormatInfo kFormats[] = {
     {"vmware", "VMware QueryChangedDiskAreas responses", "", Format::kVmware, true, true, true},
     {"ext", "ext2, ext3 or ext4 file system in a raw image",
      "unclean=over-report other-signatures=refuse|ignore", Format::kExt, true, false, false},
-    {"ndjson", "cbt's own answers (--format ndjson)", "", Format::kNdjson, true, true, true},
-    {"json", "cbt's own answers (--format json)", "", Format::kJson, true, true, true},
-    {"csv", "cbt's own answers (--format csv)", "", Format::kCsv, true, true, true},
+    {"ndjson", "cbtctl's own answers (--format ndjson)", "", Format::kNdjson, true, true, true},
+    {"json", "cbtctl's own answers (--format json)", "", Format::kJson, true, true, true},
+    {"csv", "cbtctl's own answers (--format csv)", "", Format::kCsv, true, true, true},
     {"partclone", "partclone image", "", Format::kPartclone, true, false, true},
 };
 
@@ -71,7 +71,7 @@ bool Holds(std::string_view text, std::string_view what) {
   return text.find(what) != std::string_view::npos;
 }
 
-// The first line of cbt's csv.
+// The first line of cbtctl's csv.
 constexpr std::string_view kCsvHeader = "byte_offset,size_bytes\n";
 
 absl::StatusOr<Format> DetectJson(std::string_view text) {

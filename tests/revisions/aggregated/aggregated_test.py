@@ -376,7 +376,7 @@ class SidecarTest(Base):
         self.assertEqual([r["token"] for r in self.plugin.requests][:2][1], "")
 
     def test_a14_ten_thousand_pages_are_the_stream(self):
-        """Of cbt's own plugin, which has both RPCs: a page a block, and the stream as `cbt list` reads it."""
+        """Of cbt's own plugin, which has both RPCs: a page a block, and the stream as `cbtctl list` reads it."""
         images, root = (os.path.join(self.world.folder, name, "vol") for name in ("images", "many"))
         os.makedirs(images)
         os.makedirs(root)

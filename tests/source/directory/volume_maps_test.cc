@@ -294,7 +294,7 @@ TEST_F(VolumeMapsTest, TheRootTakesNoMapOfAnotherVolume) {
   WriteImage("mon.img", 10 * kG, 'a');
   WriteImage("tue.img", 10 * kG, 'b');
   EXPECT_EQ(Ranges_(ask(root)), (Ranges{{0, 10 * kG}}));
-  // The volume names that `cbt delta` writes: run in the folder, with "./", and with a path.
+  // The volume names that `cbtctl delta` writes: run in the folder, with "./", and with a path.
   for (const std::string volume : {"", ".", "vol1", "pool/vol1"}) {
     Write("a.cbm", {volume, "mon", "tue"}, {5});
     for (const std::string& path : {root, root + "/", root + "/.", dir_ / "link"}) {

@@ -284,7 +284,7 @@ TEST_F(VolumeSourcesTest, AttackQWhatLiesOutsideOfTheRootHasToBeListed) {
   const auto is_listed = [this](const std::string& address, const std::string& from = "") {
     const absl::Status status = Reached(address, from);
     EXPECT_FALSE(status.ok()) << address;
-    return !absl::StrContains(status.message(), "not listed (cbt serve --allow-source)");
+    return !absl::StrContains(status.message(), "not listed (cbtctl serve --allow-source)");
   };
   const std::string socket = "nbd+unix:///?socket=" + (dir_ / "run/none");
   EXPECT_FALSE(is_listed(socket));

@@ -1,4 +1,4 @@
-// Output of the cbt command is only read back if it is complete.
+// Output of the cbtctl command is only read back if it is complete.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

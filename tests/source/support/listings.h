@@ -217,7 +217,7 @@ inline std::string WriteVmware(const reference::Ranges& ranges, uint64_t units) 
   return out + "]";
 }
 
-// The output of the cbt command; see docs/reference/answers.md.
+// The output of the cbtctl command; see docs/reference/answers.md.
 inline std::string MarkerOf(const reference::Ranges& ranges) {
   StreamDigest digest;
   for (const auto& [offset, length] : ranges) digest.Add({&offset, 1}, {&length, 1});
