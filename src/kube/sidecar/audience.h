@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cbt/kube/config.h"
 #include "kube/sidecar/driver.h"
 #include "kube/sidecar/objects/answer_cache.h"
 #include "kube/sidecar/objects/objects.h"
@@ -19,6 +20,10 @@ std::string PublishedAudience(const std::string& configured, const std::string& 
 
 // The audiences of a token that is a JSON web token; none of any other. The token is not verified.
 std::vector<std::string> AudiencesOf(std::string_view token);
+
+// Of the token that this process shows to the API server: they are the API server's. None, with a
+// warning, if it can't be read.
+std::vector<std::string> OwnAudiences(const Config& cluster, ops::EventLog& log);
 
 // Thread safe.
 class Audience {
