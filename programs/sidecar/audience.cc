@@ -7,6 +7,8 @@
 
 #include "absl/strings/escaping.h"
 #include "base/absl_view.h"
+#include "base/watched_file.h"
+#include "base/wipe.h"
 #include "cbt/kube/object.h"
 #include "programs/cluster/published_object.h"
 
@@ -42,6 +44,19 @@ std::vector<std::string> AudiencesOf(std::string_view token) {
   const absl::StatusOr<std::string> one = claims->String({"aud"});
   if (!one.ok()) return {};
   return {*one};
+}
+
+std::vector<std::string> OwnAudiences(const Config& cluster, ops::EventLog& log) {
+  if (cluster.token_file.empty()) return AudiencesOf(cluster.token.Reveal());
+  absl::StatusOr<std::string> token = ReadSmallFile(cluster.token_file);
+  if (!token.ok()) {
+    log.Failed("own token not read", token.status(),
+               {{.key = "means",
+                 .value = "whether the audience is that of the API server itself is not checked"}});
+    return {};
+  }
+  const Wiper wiper(*token);
+  return AudiencesOf(*token);
 }
 
 Audience::Audience(std::string fixed, bool publishes, const cluster::Driver& driver,

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cbt/kube/config.h"
 #include "ops/event_log.h"
 #include "programs/cluster/answer_cache.h"
 #include "programs/cluster/driver.h"
@@ -16,6 +17,10 @@ namespace cbt::kube::sidecar {
 
 // The audiences of a token that is a JSON web token; none of any other. The token is not verified.
 std::vector<std::string> AudiencesOf(std::string_view token);
+
+// Of the token that this process shows to the API server: they are the API server's. None, with a
+// warning, if it can't be read.
+std::vector<std::string> OwnAudiences(const Config& cluster, ops::EventLog& log);
 
 // Thread safe.
 class Audience {

@@ -7,8 +7,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/watched_file.h"
-#include "base/wipe.h"
 #include "cbt/kube/client.h"
 #include "cbt/rpc/relay.h"
 #include "ops/event_log.h"
@@ -37,16 +35,6 @@ ClientOptions ForCallers(ClientOptions options, bool limited) {
   if (!limited) options.qps = 0;
   options.max_waiting = 1024;
   return options;
-}
-
-// The token that this process shows to the API server is for that: its audiences are the API
-// server's.
-std::vector<std::string> OwnAudiences(const Config& cluster) {
-  if (cluster.token_file.empty()) return AudiencesOf(cluster.token.Reveal());
-  absl::StatusOr<std::string> token = ReadSmallFile(cluster.token_file);
-  if (!token.ok()) return {};
-  const Wiper wiper(*token);
-  return AudiencesOf(*token);
 }
 
 absl::Status CheckOptions(const Options& options) {
@@ -149,7 +137,7 @@ class Sidecar::Impl {
   absl::Status StartRelay() {
     const bool publishes = !options_.publication.address.empty();
     audience_.emplace(options_.audience, publishes, driver_, *watched_, *live_,
-                      OwnAudiences(options_.cluster), log_);
+                      OwnAudiences(options_.cluster, log_), log_);
     authenticator_.emplace(*client_, *audience_, options_.api_timeout, log_);
     authorizer_.emplace(*client_, options_.api_timeout, log_);
     resolver_.emplace(driver_, *watched_, *live_, options_.base_policy, options_.missing_code,

@@ -12,6 +12,7 @@
 #include <new>
 
 #include "base/file_io.h"
+#include "base/holes.h"
 #include "cbt/units.h"
 
 namespace cbt::volume {
@@ -85,6 +86,11 @@ bool CannotClone(int error) noexcept {
 }
 
 int FindRun(int file, Extent range, DataRun& run) noexcept {
+  // The file may be written to meanwhile, so that no sync would help.
+  if (SkipsUnwrittenData(file)) {
+    run = {range.end(), false};
+    return 0;
+  }
   const auto at = static_cast<off_t>(range.offset);
   const off_t data = ::lseek(file, at, SEEK_DATA);
   if (data < 0) {

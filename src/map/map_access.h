@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "cbt/change_map.h"
+#include "map/map_limit.h"
 #include "map/portable_index.h"
 
 namespace cbt {
@@ -46,7 +47,8 @@ absl::StatusOr<ChangeMap> UniteBlocks(std::span<const ChangeMapView> maps,
 // The same for indexes, whose containers are checked as they are read. RESOURCE_EXHAUSTED always
 // means that the union would exceed `most` bytes.
 absl::StatusOr<ChangeMap> UniteBlocks(std::vector<std::shared_ptr<const PortableIndex>> maps,
-                                      const VolumeGeometry& geometry, uint64_t most = kMaxMapBytes);
+                                      const VolumeGeometry& geometry,
+                                      uint64_t most = MapLimit::Current());
 
 }  // namespace cbt
 

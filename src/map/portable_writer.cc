@@ -195,8 +195,8 @@ bool PortableWriter::too_large() const noexcept {
 }
 
 absl::Status PortableWriter::TooLarge() {
-  return absl::ResourceExhaustedError(absl::StrCat("the change map would exceed ", kMaxMapBytes,
-                                                   " bytes; use a coarser granularity"));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the change map would exceed ", MapLimit::Current(), " bytes; use a coarser granularity"));
 }
 
 absl::StatusOr<std::vector<uint8_t>> PortableWriter::Finish() {

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/change_map.h"
 #include "map/container.h"
+#include "map/map_limit.h"
 
 namespace cbt {
 
@@ -19,7 +20,7 @@ class PortableWriter {
  public:
   // `expected`: an upper bound of the bytes, 0 if unknown; reserved at once. `most`: the limit in
   // bytes.
-  explicit PortableWriter(uint64_t expected = 0, uint64_t most = kMaxMapBytes);
+  explicit PortableWriter(uint64_t expected = 0, uint64_t most = MapLimit::Current());
 
   // Adds the set bits of a container, 1024 words at any alignment. If there are none, adds nothing.
   void AddWords(uint64_t key, const uint8_t* words);

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/change_map.h"
 #include "map/container.h"
+#include "map/map_limit.h"
 
 namespace cbt {
 
@@ -33,7 +34,9 @@ absl::Status RangeWriter::Write(uint64_t begin, uint64_t end) {
   AddToContainer(begin, first_end);
   if (first_end == end) return absl::OkStatus();
   // Fail before allocating memory: a full container takes 14 bytes.
-  if ((end - first_end) >> kContainerShift > kMaxMapBytes / 14) return PortableWriter::TooLarge();
+  if ((end - first_end) >> kContainerShift > MapLimit::Current() / 14) {
+    return PortableWriter::TooLarge();
+  }
   for (begin = first_end; end - begin >= kContainerBlocks; begin += kContainerBlocks) {
     CloseContainer();
     writer_.AddFull(begin >> kContainerShift);

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 #include <new>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -144,11 +145,9 @@ bool SocketStream::SendRecords() noexcept {
 // As recv(). OpenSSL never gets the last byte of an unfit hello's header, so it can't act on it.
 ssize_t SocketStream::Receive(char* space, size_t bytes) noexcept {
   const ssize_t got = recv(fd_.number(), space, bytes, MSG_DONTWAIT);
-  if (got <= 0 || hello_bytes_ == kHelloHeadBytes || SSL_is_server(ssl_.get()) != 1) return got;
-  const size_t more = std::min(static_cast<size_t>(got), kHelloHeadBytes - hello_bytes_);
-  std::memcpy(hello_.data() + hello_bytes_, space, more);
-  hello_bytes_ += more;
-  if (hello_bytes_ < kHelloHeadBytes || IsFitHello(hello_)) return got;
+  if (got <= 0 || hello_.done() || SSL_is_server(ssl_.get()) != 1) return got;
+  const std::span begun(reinterpret_cast<const uint8_t*>(space), static_cast<size_t>(got));
+  if (hello_.Take(begun)) return got;
   hello_refused_ = true;
   errno = EPROTO;
   return -1;

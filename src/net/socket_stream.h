@@ -6,7 +6,6 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -119,9 +118,7 @@ class SocketStream {
   bool blocked_ = false;
   // OpenSSL has encrypted a record that WriteRecords() has not accounted for
   bool record_begun_ = false;
-  // Servers: the first bytes of the client.
-  std::array<uint8_t, kHelloHeadBytes> hello_ = {};
-  size_t hello_bytes_ = 0;
+  HelloCheck hello_;  // servers
   bool hello_refused_ = false;
   size_t chain_bytes_ = 0;  // of the peer's certificates, decoded
   int error_ = 0;

@@ -5,6 +5,7 @@
 #include <openssl/x509_vfy.h>
 #include <openssl/x509v3.h>
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -155,13 +156,61 @@ bool ExpectHost(SSL* ssl, std::string host) {
 
 }  // namespace
 
-bool IsFitHello(std::span<const uint8_t, kHelloHeadBytes> head) noexcept {
-  constexpr uint8_t kHandshake = 22;
-  constexpr size_t kMessageHeadBytes = 4;
-  if (head[0] != kHandshake) return true;
-  const size_t record = size_t{head[3]} << 8 | head[4];
-  const size_t message = size_t{head[6]} << 16 | size_t{head[7]} << 8 | head[8];
-  return record >= kMessageHeadBytes && message <= kMaxHelloBytes;
+namespace {
+
+// RFC 8446, section 5.1.
+constexpr uint8_t kChangeCipherSpec = 20;
+constexpr uint8_t kAlert = 21;
+constexpr uint8_t kHandshake = 22;
+constexpr uint8_t kClientHello = 1;
+
+}  // namespace
+
+bool HelloCheck::Take(std::span<const uint8_t> bytes) noexcept {
+  for (size_t at = 0; at < bytes.size() && !done_;) {
+    // What is not looked at one by one.
+    const bool within = record_bytes_ == record_.size() &&
+                        (record_[0] != kHandshake || message_bytes_ == message_.size());
+    if (within && record_left_ > 0) {
+      size_t skipped = std::min(record_left_, bytes.size() - at);
+      if (record_[0] == kHandshake) {
+        skipped = std::min(skipped, message_left_);
+        message_left_ -= skipped;
+        if (message_left_ == 0) message_bytes_ = 0;
+      }
+      record_left_ -= skipped;
+      at += skipped;
+    } else if (!TakeByte(bytes[at++])) {
+      return false;
+    }
+    if (record_bytes_ == record_.size() && record_left_ == 0) record_bytes_ = 0;
+  }
+  return true;
+}
+
+bool HelloCheck::TakeByte(uint8_t byte) noexcept {
+  if (record_bytes_ < record_.size()) {
+    record_[record_bytes_++] = byte;
+    return record_bytes_ < record_.size() ? true : BeginRecord();
+  }
+  message_[message_bytes_++] = byte;
+  --record_left_;
+  if (message_bytes_ < message_.size()) return record_left_ > 0;
+  message_left_ = size_t{message_[1]} << 16 | size_t{message_[2]} << 8 | message_[3];
+  if (message_left_ > kMaxHelloBytes) return false;
+  if (message_left_ == 0) message_bytes_ = 0;
+  done_ = message_[0] != kClientHello;
+  return true;
+}
+
+// An empty record, or one that holds less than a message's header where one is to begin, would hide
+// the length behind a further one.
+bool HelloCheck::BeginRecord() noexcept {
+  record_left_ = size_t{record_[3]} << 8 | record_[4];
+  const bool message_begins = message_bytes_ == 0;
+  if (record_[0] == kHandshake) return !message_begins || record_left_ >= message_.size();
+  done_ = record_[0] != kChangeCipherSpec && record_[0] != kAlert;
+  return true;
 }
 
 std::string TlsFailure(const SSL* ssl) {

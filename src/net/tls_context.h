@@ -5,6 +5,7 @@
 
 #include <openssl/ssl.h>
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -22,10 +23,6 @@
 
 namespace cbt::net {
 
-// The header of a client's first record, and that of the message in it (RFC 8446, sections 5.1 and
-// 4).
-inline constexpr size_t kHelloHeadBytes = 9;
-
 // OpenSSL allocates the length that a ClientHello announces, up to 128 KiB, before the bytes have
 // come; within this length the buffer of every handshake suffices. Real ones have 200 bytes to a
 // few KiB.
@@ -34,10 +31,31 @@ inline constexpr size_t kMaxHelloBytes = 16 * kKiB - 4;
 // A longer chain of a client's certificates is refused.
 inline constexpr long kMaxChainBytes = 32 * kKiB;
 
-// Whether a client that begins with these bytes may continue. False for a ClientHello that
-// announces more, or that splits even its header. What is no handshake at all is left to OpenSSL,
-// which names it.
-bool IsFitHello(std::span<const uint8_t, kHelloHeadBytes> head) noexcept;
+// Watches what a client sends without encryption, for a server: OpenSSL must not get the header of
+// a ClientHello that is too long. There may be two: the server asks for another one if it can't use
+// the first one's key (HelloRetryRequest; RFC 8446, section 4.1.4).
+class HelloCheck {
+ public:
+  // The next bytes. False: the connection must end, and the header's last byte is among them. That
+  // is so for a ClientHello that announces more, or that splits even its header. What is no
+  // handshake at all is left to OpenSSL, which names it.
+  bool Take(std::span<const uint8_t> bytes) noexcept;
+
+  // Nothing more is looked at: what follows is no ClientHello, or is encrypted.
+  bool done() const noexcept { return done_; }
+
+ private:
+  bool TakeByte(uint8_t byte) noexcept;
+  bool BeginRecord() noexcept;
+
+  std::array<uint8_t, 5> record_ = {};   // its header (RFC 8446, section 5.1)
+  std::array<uint8_t, 4> message_ = {};  // the same of the message in it (section 4)
+  size_t record_bytes_ = 0;              // of record_ that have come
+  size_t message_bytes_ = 0;             // of message_
+  size_t record_left_ = 0;
+  size_t message_left_ = 0;
+  bool done_ = false;
+};
 
 // Why an operation on `ssl` has just failed in this thread: the problem with the peer's certificate
 // or protocol, the alert that it sent, or OpenSSL's error about its bytes; "the connection was

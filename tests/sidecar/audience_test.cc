@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "ops/event_log.h"
 #include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 namespace audience_test {
@@ -81,6 +83,19 @@ TEST(Audiences, FDTheApiServersOwnIsNotUsedWithoutAWord) {
       EXPECT_THAT(lines.events, ElementsAre("the audience is that of the API server itself"));
     }
   }
+}
+
+TEST(Audiences, FDThatTheOwnTokenCanNotBeReadIsSaid) {
+  const TempDir dir;
+  kube::Config cluster;
+  cluster.token_file = dir / "token";
+  Lines lines;
+  ops::EventLog log(&lines);
+  EXPECT_THAT(kube::sidecar::OwnAudiences(cluster, log), IsEmpty());
+  EXPECT_THAT(lines.events, ElementsAre("own token not read"));
+  std::ofstream(cluster.token_file) << Token(R"({"aud":["k3s"]})");
+  EXPECT_THAT(kube::sidecar::OwnAudiences(cluster, log), ElementsAre("k3s"));
+  EXPECT_EQ(lines.events.size(), 1u);
 }
 
 }  // namespace audience_test

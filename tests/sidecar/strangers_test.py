@@ -155,7 +155,7 @@ class StrangersTest(unittest.TestCase):
         self.api.asked.clear()
         begin = time.monotonic()
         finish = self.in_threads(24, lambda one: parts.ask(
-            channels[one % 2], "good-hog", namespace="hog", snapshot=f"no-{uuid.uuid4()}")[0])
+            channels[one % 2], "good-inventor", namespace="inventor", snapshot=f"no-{uuid.uuid4()}")[0])
         honest = []
         while time.monotonic() < begin + 5:
             # A token that is new costs a review.

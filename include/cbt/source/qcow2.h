@@ -18,7 +18,8 @@
 // Status codes of all functions here, in addition to those of Image::Open() and Image::Read():
 //   INVALID_ARGUMENT     not a qcow2 image; an argument out of range
 //   UNIMPLEMENTED        apparently sound, but uses something that is not supported
-//   FAILED_PRECONDITION  open for writing elsewhere, or marked as dirty, corrupt, in use
+//   FAILED_PRECONDITION  open for writing elsewhere, or marked as dirty, corrupt, in use; may be
+//                        something else than it seems
 //   DATA_LOSS            contradicts the format
 //   NOT_FOUND            no such file, snapshot or bitmap
 //   ABORTED              changed while it was read
@@ -58,8 +59,8 @@ struct Qcow2Options {
   // not yet written to the tables: only for images known to be quiescent.
   bool allow_writer = false;
 
-  // Reads an image in whose first cluster, which holds the header alone, libblkid finds another
-  // signature. A header may be left over on a disk that is something else by now.
+  // Reads an image in whose first cluster, or first 64 KiB if that is smaller, libblkid finds
+  // another signature. A header may be left over on a disk that is something else by now.
   bool ignore_other_signatures = false;
 
   // Opens a backing file. `path` is the name in the image, already resolved against the image's
@@ -97,7 +98,8 @@ class Qcow2Image {
   // path if empty; backing files go by the label of the image and their depth.
   // Backing names that are not paths (json:, nbd:// and the like) and backing formats other than
   // raw and qcow2 are refused. A backing file whose format the image does not give is qcow2 if it
-  // has the magic number, refused if it has that of another image format, and raw otherwise.
+  // has the magic number, refused if it has that of another image format, and raw otherwise, if
+  // neither its name nor its size contradicts that.
   // Errors: as above.
   // Cost:   reads headers and snapshot tables.
   static absl::StatusOr<std::shared_ptr<const Qcow2Image>> Open(const std::string& path,

@@ -10,6 +10,7 @@
 #include <exception>
 #include <limits>
 #include <map>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -79,20 +80,25 @@ SharedState::SharedState(const ServerOptions& its_options, Handler its_handler,
       strangers_memory(PoolOf(options)),
       known_memory(PoolOf(options)) {}
 
-bool SharedState::CloseOne() {
-  std::map<std::string_view, size_t> held;  // connections of strangers
+Place SharedState::FirstPlace() const noexcept {
+  return options.ask_for_certificate && options.is_known != nullptr ? Place::kUnproven
+                                                                    : Place::kStranger;
+}
+
+bool SharedState::MakeRoom(Place place) {
+  const auto all = std::ranges::count_if(
+      connections, [place](const auto& one) { return one->place() == place; });
+  if (static_cast<size_t>(all) < options.max_connections) return true;
+  std::map<std::string_view, size_t> held;  // by peer
   for (const auto& one : connections) {
-    if (!one->known()) ++held[one->peer()];
+    if (one->place() == place) ++held[one->peer()];
   }
   std::shared_ptr<Connection> chosen;
   size_t most = 0;
   for (const auto& one : connections) {
-    if (one->busy()) continue;
-    // A known one goes only where no other can.
-    const size_t weight = one->known() ? 0 : held[one->peer()];
-    if (chosen != nullptr && weight <= most) continue;
+    if (one->place() != place || one->busy() || held[one->peer()] <= most) continue;
     chosen = one;
-    most = weight;
+    most = held[one->peer()];
   }
   if (chosen == nullptr) return false;
   chosen->Close();
@@ -122,7 +128,8 @@ Connection::Connection(asio::ip::tcp::socket socket, SSL_CTX* tls,
       context_(Share(tls)),
       stream_(beast::tcp_stream(std::move(socket)), context_),
       handler_timer_(*shared_->io),
-      buffer_(shared_->options.max_header_bytes + kPiece) {}
+      buffer_(shared_->options.max_header_bytes + kPiece),
+      place_kind_(shared_->FirstPlace()) {}
 
 Connection::~Connection() = default;
 
@@ -141,38 +148,46 @@ void Connection::Start() {
   place_ = shared_->connections.insert(shared_->connections.end(), shared_from_this());
   ++shared_->open;
   beast::get_lowest_layer(stream_).expires_after(shared_->options.handshake_time);
-  ReadHello();
+  Handshake();
 }
 
-void Connection::ReadHello() {
-  stream_.next_layer().async_read_some(
-      asio::buffer(hello_.data() + hello_length_, hello_.size() - hello_length_),
-      [self = shared_from_this()](const Error& error, size_t length) {
+long Connection::CheckHello(BIO* bio, int operation, const char* bytes, size_t, int, long,
+                            int result, size_t* processed) {
+  if (operation != (BIO_CB_READ | BIO_CB_RETURN) || result <= 0 || processed == nullptr) {
+    return result;
+  }
+  auto& check = *reinterpret_cast<net::HelloCheck*>(BIO_get_callback_arg(bio));
+  const std::span got(reinterpret_cast<const uint8_t*>(bytes), *processed);
+  if (check.Take(got)) return result;
+  // Without the flag that asks for another try, the handshake fails.
+  BIO_clear_retry_flags(bio);
+  *processed = 0;
+  return -1;
+}
+
+void Connection::Handshake() {
+  BIO* const bio = SSL_get_rbio(stream_.native_handle());
+  BIO_set_callback_arg(bio, reinterpret_cast<char*>(&hello_));
+  BIO_set_callback_ex(bio, &Connection::CheckHello);
+  stream_.async_handshake(
+      asio::ssl::stream_base::server, [self = shared_from_this()](const Error& error) {
         if (error) return self->Close();
-        self->hello_length_ += length;
         self->Try([&] {
-          if (self->hello_length_ < self->hello_.size()) return self->ReadHello();
-          net::IsFitHello(self->hello_) ? self->Handshake() : self->Close();
+          BIO_set_callback_ex(SSL_get_rbio(self->stream_.native_handle()), nullptr);
+          self->Recognise() ? self->WaitForRequest() : self->Close();
         });
       });
 }
 
-void Connection::Handshake() {
-  stream_.async_handshake(asio::ssl::stream_base::server, asio::buffer(hello_),
-                          [self = shared_from_this()](const Error& error, size_t) {
-                            if (error) return self->Close();
-                            self->Try([&] {
-                              self->Recognise();
-                              self->WaitForRequest();
-                            });
-                          });
-}
-
-void Connection::Recognise() {
-  const ServerOptions& options = shared_->options;
-  if (!options.ask_for_certificate || options.is_known == nullptr) return;
+bool Connection::Recognise() {
+  if (place_kind_ != Place::kUnproven) return true;
   const std::vector<std::string> certificates = PeerCertificates();
-  known_ = !certificates.empty() && options.is_known(certificates);
+  const Place place = !certificates.empty() && shared_->options.is_known(certificates)
+                          ? Place::kKnown
+                          : Place::kStranger;
+  if (!shared_->MakeRoom(place)) return false;
+  place_kind_ = place;
+  return true;
 }
 
 void Connection::Drain() {
@@ -355,7 +370,9 @@ void Connection::Send(Response response, bool keep_alive) {
                     });
 }
 
+// Its client may hold this back, but its request has been answered: it may go for others.
 void Connection::SayGoodbye() {
+  busy_ = false;
   beast::get_lowest_layer(stream_).expires_after(kGoodbye);
   stream_.async_shutdown([self = shared_from_this()](const Error&) { self->Close(); });
 }

@@ -2,9 +2,9 @@
 #ifndef CBT_PROGRAMS_REVISIONS_HTTP_SERVER_CONNECTION_H_
 #define CBT_PROGRAMS_REVISIONS_HTTP_SERVER_CONNECTION_H_
 
+#include <openssl/bio.h>
 #include <openssl/ssl.h>
 
-#include <array>
 #include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -34,12 +34,22 @@ namespace cbt::kube::http_server {
 
 class Connection;
 
+// Of each kind there may be ServerOptions::max_connections, so that no client takes a place from
+// one of another kind.
+enum class Place {
+  kUnproven,  // its handshake is not done, so that it may be a known one
+  kStranger,
+  kKnown,  // see ServerOptions::is_known
+};
+
 // What the connections of a server share. Used on its thread, where nothing else is said.
 struct SharedState {
   SharedState(const ServerOptions& its_options, Handler its_handler, ops::EventLog& its_log);
 
-  // Closes one that may go for a further connection; false: no one may.
-  bool CloseOne();
+  // Of a connection whose handshake is not done.
+  Place FirstPlace() const noexcept;
+  // Whether one more connection may have such a place; closes another one for it where it must.
+  bool MakeRoom(Place place);
   // Drops one unfinished body, so that `needy` may go on; false: it is `needy` that must not.
   bool DropOne(const Connection& needy);
 
@@ -76,12 +86,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // A whole request has come and is being answered.
   bool busy() const noexcept { return busy_; }
   // See ServerOptions::is_known.
-  bool known() const noexcept { return known_; }
+  bool known() const noexcept { return place_kind_ == Place::kKnown; }
+  Place place() const noexcept { return place_kind_; }
   const std::string& peer() const noexcept { return peer_; }
   // Of a body that has not arrived in full.
   size_t unfinished_bytes() const noexcept { return memory_ == nullptr ? 0 : memory_->bytes(); }
   const std::shared_ptr<BodyMemory>& pool() const noexcept {
-    return known_ ? shared_->known_memory : shared_->strangers_memory;
+    return known() ? shared_->known_memory : shared_->strangers_memory;
   }
 
  private:
@@ -90,9 +101,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   template <typename Step>
   void Try(Step step);
-  void ReadHello();
+  // Keeps from OpenSSL what would make it take memory for more than has come.
+  static long CheckHello(BIO* bio, int operation, const char* bytes, size_t length, int argument,
+                         long more, int result, size_t* processed);
   void Handshake();
-  void Recognise();
+  // False: there is no place for such a client.
+  bool Recognise();
   void WaitForRequest();
   // Receives more, then goes on with `next`.
   void Receive(void (Connection::*next)());
@@ -113,16 +127,15 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::asio::ssl::context context_;
   boost::beast::ssl_stream<boost::beast::tcp_stream> stream_;
   boost::asio::steady_timer handler_timer_;
-  // Read before OpenSSL takes memory for what they announce.
-  std::array<uint8_t, net::kHelloHeadBytes> hello_ = {};
-  size_t hello_length_ = 0;
+  // OpenSSL's end of it; see CheckHello().
+  net::HelloCheck hello_;
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
   std::shared_ptr<Request> request_;           // while its body is received
   std::shared_ptr<BodyMemory::Share> memory_;  // the same
   std::optional<std::list<std::shared_ptr<Connection>>::iterator> place_;
   uint64_t request_number_ = 0;  // an answer to an earlier one is too late
-  bool known_ = false;
+  Place place_kind_;
   bool busy_ = false;
   bool head_only_ = false;
 };

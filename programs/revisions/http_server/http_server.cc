@@ -159,7 +159,7 @@ class HttpServer::Impl {
       accepting_ = false;
       if (shared_->draining) return;
       if (error) return Pause();
-      if (MakeRoom()) {
+      if (shared_->MakeRoom(shared_->FirstPlace())) {
         Error ignored;
         socket.set_option(tcp::no_delay(true), ignored);
         std::make_shared<Connection>(std::move(socket), certificate_->Current(), shared_)->Start();
@@ -175,11 +175,6 @@ class HttpServer::Impl {
       accepting_ = false;
       if (!shared_->draining) Accept();
     });
-  }
-
-  // Whether one more connection may be there.
-  bool MakeRoom() {
-    return shared_->connections.size() < options().max_connections || shared_->CloseOne();
   }
 
   void StopAccepting() {

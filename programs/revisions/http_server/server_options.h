@@ -22,13 +22,15 @@ struct ServerOptions {
   bool ask_for_certificate = false;
 
   // Whether the client that has shown these certificates (Request::peer_certificates, not empty) is
-  // one that the server is made for. Such clients have a pool of memory of their own, and lose no
-  // connection to others. Called on the server's thread after each handshake; must not block. Null:
-  // no client is known.
+  // one that the server is made for. Such clients have memory and connections of their own, and
+  // lose neither to others. Called on the server's thread after each handshake; must not block.
+  // Null: no client is known.
   std::function<bool(const std::vector<std::string>& certificates)> is_known = {};
 
   // At once. A further one replaces, of the address that has most connections, the oldest that has
-  // no whole request; without such a one, it is closed.
+  // no whole request; without such a one, it is closed. With `is_known`, of known clients, of
+  // others, and of those whose handshake is not done: as many of each, and one replaces its own
+  // kind alone.
   size_t max_connections = 256;
   // Of the request's line and headers: 431 beyond it.
   size_t max_header_bytes = 16 * kKiB;

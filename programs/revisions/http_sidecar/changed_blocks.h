@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -54,17 +55,21 @@ struct ChangedBlocksQuery {
   uint64_t most_extents = 0;  // that the caller will take, as a rule
   Secrets secrets = {};
   std::chrono::system_clock::time_point deadline = {};
+  // What callers may see of an error of the plugin, whose text may hold the secrets it was sent.
+  std::function<absl::Status(const absl::Status&)> for_caller = {};
 };
 
 // By the unary RPC ListSnapshotDeltas. It has page tokens and no offsets: those that were seen are
 // remembered in `tokens` with the place where their page begins, so that a page does not read what
 // lies before it. Without a token that fits, it begins at the volume's start.
-// Errors: UNIMPLEMENTED if the plugin does not have the RPC; the plugin's.
+// Errors: UNIMPLEMENTED if the plugin does not have the RPC; the plugin's, as `for_caller` shows
+// them.
 absl::StatusOr<std::unique_ptr<ChangedBlocks>> ListChangedBlocks(
     const std::shared_ptr<rpc::Channel>& channel, const ChangedBlocksQuery& query,
     PageTokens& tokens);
 
 // By the streams GetMetadataAllocated and GetMetadataDelta, of which as much is read as is needed.
+// Errors: the plugin's: of this function as they are, of the result as `for_caller` shows them.
 absl::StatusOr<std::unique_ptr<ChangedBlocks>> StreamChangedBlocks(const std::string& address,
                                                                    const ChangedBlocksQuery& query);
 

@@ -105,7 +105,8 @@ class HttpSidecar::Impl {
   }
 
   absl::Status StartPlugin() {
-    absl::StatusOr<std::unique_ptr<PageMaker>> maker = PageMaker::Create(options_.plugin);
+    absl::StatusOr<std::unique_ptr<PageMaker>> maker =
+        PageMaker::Create(options_.plugin, options_.log);
     if (!maker.ok()) return maker.status();
     maker_ = *std::move(maker);
     absl::StatusOr<std::unique_ptr<cluster::PluginIdentity>> plugin =

@@ -73,22 +73,26 @@ absl::StatusOr<std::string> WritePage(const DeltaPageRequest& request, ChangedBl
   return page;
 }
 
-absl::StatusOr<std::unique_ptr<PageMaker>> PageMaker::Create(const std::string& address) {
+absl::StatusOr<std::unique_ptr<PageMaker>> PageMaker::Create(const std::string& address,
+                                                             rpc::LogSink* log) {
   const absl::StatusOr<net::Address> parsed = net::ParseAddress(address);
   if (!parsed.ok()) return parsed.status();
   absl::StatusOr<std::shared_ptr<rpc::Channel>> channel = rpc::ConnectForGood(*parsed, {});
   if (!channel.ok()) return channel.status();
-  return std::unique_ptr<PageMaker>(new PageMaker(address, *std::move(channel)));
+  return std::unique_ptr<PageMaker>(new PageMaker(address, *std::move(channel), log));
 }
 
 absl::StatusOr<std::unique_ptr<ChangedBlocks>> PageMaker::Stream(ChangedBlocksQuery query,
                                                                  uint64_t block_size) {
   absl::StatusOr<std::unique_ptr<ChangedBlocks>> blocks = StreamChangedBlocks(address_, query);
-  if (!absl::IsOutOfRange(blocks.status()) || query.from == 0) return blocks;
-  // The place after a last block that is cut by the volume's end lies past that end, but it is
-  // where a client goes on: ask from the block before it. WritePage() has the last word.
-  query.from -= block_size;
-  return StreamChangedBlocks(address_, query);
+  if (absl::IsOutOfRange(blocks.status()) && query.from > 0) {
+    // The place after a last block that is cut by the volume's end lies past that end, but it is
+    // where a client goes on: ask from the block before it. WritePage() has the last word.
+    query.from -= block_size;
+    blocks = StreamChangedBlocks(address_, query);
+  }
+  if (!blocks.ok()) return query.for_caller(blocks.status());
+  return blocks;
 }
 
 absl::StatusOr<std::string> PageMaker::Make(const DeltaPageRequest& request, const Secrets& secrets,
@@ -99,7 +103,10 @@ absl::StatusOr<std::string> PageMaker::Make(const DeltaPageRequest& request, con
                               .from = request.starting_block * request.block_size,
                               .most_extents = request.max_blocks,
                               .secrets = secrets.Copy(),
-                              .deadline = deadline};
+                              .deadline = deadline,
+                              .for_caller = [this, &secrets](const absl::Status& error) {
+                                return errors_.ForClient(error, secrets);
+                              }};
   absl::StatusOr<std::unique_ptr<ChangedBlocks>> blocks = absl::UnimplementedError("");
   if (has_pages_) blocks = ListChangedBlocks(channel_, query, tokens_);
   if (absl::IsUnimplemented(blocks.status())) {

@@ -7,11 +7,14 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cbt/rpc/telemetry.h"
 #include "cbt/secrets.h"
 #include "programs/revisions/aggregated/api/delta_page.h"
 #include "programs/revisions/http_sidecar/changed_blocks.h"
 #include "programs/revisions/http_sidecar/page_tokens.h"
+#include "rpc/relay/plugin_errors.h"
 #include "rpc/transport/client_call.h"
 
 namespace cbt::kube::http_sidecar {
@@ -27,10 +30,12 @@ absl::StatusOr<std::string> WritePage(const aggregated::DeltaPageRequest& reques
 // have that, which is found out by asking. Thread safe.
 class PageMaker {
  public:
+  // `log`, which may be null, gets the texts of the plugin's errors, and must outlive the object.
   // Errors: INVALID_ARGUMENT for an address that can't be one.
-  static absl::StatusOr<std::unique_ptr<PageMaker>> Create(const std::string& address);
+  static absl::StatusOr<std::unique_ptr<PageMaker>> Create(const std::string& address,
+                                                           rpc::LogSink* log);
 
-  // Waits for the plugin until `deadline`.
+  // Waits for the plugin until `deadline`. Errors: the plugin's code, with nothing of its text.
   absl::StatusOr<std::string> Make(const aggregated::DeltaPageRequest& request,
                                    const Secrets& secrets,
                                    std::chrono::system_clock::time_point deadline);
@@ -39,13 +44,14 @@ class PageMaker {
   void Forget() noexcept { has_pages_ = true; }
 
  private:
-  PageMaker(std::string address, std::shared_ptr<rpc::Channel> channel)
-      : address_(std::move(address)), channel_(std::move(channel)) {}
+  PageMaker(std::string address, std::shared_ptr<rpc::Channel> channel, rpc::LogSink* log)
+      : address_(std::move(address)), channel_(std::move(channel)), errors_(log) {}
   absl::StatusOr<std::unique_ptr<ChangedBlocks>> Stream(ChangedBlocksQuery query,
                                                         uint64_t block_size);
 
   const std::string address_;
   const std::shared_ptr<rpc::Channel> channel_;
+  const rpc::PluginErrors errors_;
   PageTokens tokens_;
   std::atomic<bool> has_pages_ = true;
 };

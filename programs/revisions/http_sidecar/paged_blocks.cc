@@ -121,6 +121,7 @@ class PagedBlocks final : public ChangedBlocks {
         deadline_(query.deadline),
         answer_(KeyOfAnswer(query)),
         from_(query.from),
+        for_caller_(query.for_caller),
         tokens_(tokens) {
     request_.base_snapshot_id = query.base;
     request_.target_snapshot_id = query.target;
@@ -170,7 +171,10 @@ class PagedBlocks final : public ChangedBlocks {
     rpc::UnaryCall call(*channel_, deadline_);
     absl::StatusOr<absl::Cord> answer = call.Run(
         rpc::kListSnapshotDeltas.path, rpc::EncodeRequest(rpc::kListSnapshotDeltas, request_));
-    if (!answer.ok()) return answer.status();
+    if (absl::IsUnimplemented(answer.status())) {
+      return absl::UnimplementedError("the plugin does not have ListSnapshotDeltas");
+    }
+    if (!answer.ok()) return for_caller_(answer.status());
     const absl::string_view bytes = answer->Flatten();
     const absl::Status read =
         ReadPage({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, page_);
@@ -211,6 +215,7 @@ class PagedBlocks final : public ChangedBlocks {
   const std::chrono::system_clock::time_point deadline_;
   const std::string answer_;
   const uint64_t from_;
+  const std::function<absl::Status(const absl::Status&)> for_caller_;
   PageTokens& tokens_;
   rpc::MetadataRequest request_;
   PluginPage page_;

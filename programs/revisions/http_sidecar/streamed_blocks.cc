@@ -11,7 +11,8 @@ namespace {
 
 class StreamedBlocks final : public ChangedBlocks {
  public:
-  explicit StreamedBlocks(std::unique_ptr<rpc::RemoteCursor> cursor) : cursor_(std::move(cursor)) {
+  StreamedBlocks(std::unique_ptr<rpc::RemoteCursor> cursor, const ChangedBlocksQuery& query)
+      : cursor_(std::move(cursor)), for_caller_(query.for_caller) {
     if (cursor_->capacity_known()) capacity_ = cursor_->capacity();
     version_ = cursor_->source_version();
   }
@@ -28,7 +29,7 @@ class StreamedBlocks final : public ChangedBlocks {
     while (at_ == batch_.size()) {
       if (complete_) return false;
       const absl::StatusOr<Step> step = cursor_->Next(batch_);
-      if (!step.ok()) return step.status();
+      if (!step.ok()) return for_caller_(step.status());
       complete_ = *step == Step::kComplete;
       at_ = 0;
     }
@@ -37,6 +38,7 @@ class StreamedBlocks final : public ChangedBlocks {
 
  private:
   const std::unique_ptr<rpc::RemoteCursor> cursor_;
+  const std::function<absl::Status(const absl::Status&)> for_caller_;
   ExtentBatch batch_;
   size_t at_ = 0;
   bool complete_ = false;
@@ -58,7 +60,7 @@ absl::StatusOr<std::unique_ptr<ChangedBlocks>> StreamChangedBlocks(
   request.retry_for = std::chrono::milliseconds(0);
   absl::StatusOr<std::unique_ptr<rpc::RemoteCursor>> cursor = rpc::RemoteCursor::Open(request);
   if (!cursor.ok()) return cursor.status();
-  return std::make_unique<StreamedBlocks>(*std::move(cursor));
+  return std::make_unique<StreamedBlocks>(*std::move(cursor), query);
 }
 
 }  // namespace cbt::kube::http_sidecar

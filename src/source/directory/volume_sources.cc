@@ -18,6 +18,7 @@
 #include "base/parse_number.h"
 #include "cbt/source/byte_stream.h"
 #include "cbt/units.h"
+#include "map/map_limit.h"
 #include "source/directory/beneath.h"
 #include "source/open/source_request.h"
 
@@ -227,6 +228,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeSources::Open(
     if (descriptor.ok()) files->Add(FileVersion(*descriptor));
     return descriptor;
   };
+  const MapLimit limit(kMostMapBytes);
   absl::StatusOr<OpenedSource> source = OpenSource(found->address, options);
   if (version != nullptr) {
     *version = {.text = absl::StrCat("source:", found->text, "\n", files->text),

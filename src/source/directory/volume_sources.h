@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/cursor.h"
 #include "cbt/source/open.h"
+#include "cbt/units.h"
 #include "source/directory/allowed_sources.h"
 #include "source/directory/snapshot_folder.h"
 #include "source/input/file_version.h"
@@ -39,6 +40,9 @@ class VolumeSources {
  public:
   static constexpr std::string_view kExtension = ".source";
 
+  // Of the map that a list, or a bitmap that is read once, becomes; each stream has its own.
+  static constexpr uint64_t kMostMapBytes = 256 * kMiB;
+
   // Limits for all sources of a directory.
   struct Rules {
     AllowedSources allowed;
@@ -51,7 +55,8 @@ class VolumeSources {
 
   // What the source for these snapshots (names in the folder) reports, in blocks of `block_size`
   // bytes; null if missing. An empty base asks for what is allocated.
-  // Errors: FAILED_PRECONDITION if the source can't be used, or if there are several; UNAVAILABLE
+  // Errors: FAILED_PRECONDITION if the source can't be used, or if there are several;
+  //         RESOURCE_EXHAUSTED if its map takes more than kMostMapBytes; UNAVAILABLE
   //         if an NBD server can't be reached, DEADLINE_EXCEEDED if the source takes too long,
   //         CANCELLED after `stop` was requested, which the cursor heeds too.
   // `version`: receives that of the entry and of the files that it was read from. Of an NBD server

@@ -12,6 +12,7 @@
 #include <climits>
 #include <cstdio>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,7 @@
 #include "base/descriptor.h"
 #include "base/errno_text.h"
 #include "base/file_io.h"
+#include "base/holes.h"
 
 namespace cbt {
 namespace {
@@ -56,6 +58,9 @@ bool SameTime(const timespec& a, const timespec& b) noexcept {
 
 struct Image::Identity {
   struct stat stat;
+  // Of a file whose data is found only once it is on the disk: whether it has been written there.
+  mutable std::once_flag written;
+  mutable int write_error = 0;
 };
 
 Image::Image(int descriptor, std::string label, uint64_t size, std::unique_ptr<Identity> identity)
@@ -158,6 +163,15 @@ absl::Status Image::Read(uint64_t offset, size_t length, uint8_t* out) const {
 
 absl::StatusOr<Image::Range> Image::FindData(uint64_t offset) const {
   if (offset >= size_) return Range{size_, size_};
+  std::call_once(identity_->written, [this] {
+    if (SkipsUnwrittenData(descriptor_) && ::fsync(descriptor_) != 0) {
+      identity_->write_error = errno;
+    }
+  });
+  if (identity_->write_error != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("sync: ", label_, ": ", ErrnoText(identity_->write_error)));
+  }
   const off_t begin = ::lseek(descriptor_, static_cast<off_t>(offset), SEEK_DATA);
   if (begin < 0) {
     switch (errno) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "cbt/source/qcow2.h"
+#include "source/open/source_request.h"
 #include "source/qcow2/qcow2_format.h"
 #include "source/signature/signatures.h"
 
@@ -68,9 +69,28 @@ absl::StatusOr<std::string> BackingPath(const Image& file, const std::string& fo
   return (std::filesystem::path(folder) / name).string();
 }
 
-// True for a raw file, false for qcow2.
-absl::StatusOr<bool> IsRaw(const Image& file, const std::optional<std::string>& format) {
-  if (format) {
+// That a file has no known magic number does not prove that it is raw: a damaged qcow2 image has
+// none either, and its tables would be read as the volume. So nothing else may contradict it.
+absl::Status CheckPassesForRaw(const Image& file, const std::string& path, uint64_t volume_bytes) {
+  constexpr std::string_view kRemedy =
+      "if it is raw, say so in the overlay (qemu-img rebase -u -F raw)";
+  if (const std::string_view named = ContentByName(path); !named.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "qcow2: ", file.label(), ": the backing file is named like a file of the kind \"",
+        AbslView(named), "\", but its content is not, and may be damaged: ", AbslView(kRemedy)));
+  }
+  if (file.size() != volume_bytes) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("qcow2: ", file.label(), ": a backing file of ", file.size(),
+                     " bytes without a known format below a volume of ", volume_bytes,
+                     " may be a damaged image: ", AbslView(kRemedy)));
+  }
+  return absl::OkStatus();
+}
+
+// True for a raw file, false for qcow2. `overlay` leaves to it what it does not hold.
+absl::StatusOr<bool> IsRaw(const Image& file, const std::string& path, const Qcow2Layer& overlay) {
+  if (const auto& format = overlay.header.backing_format; format) {
     if (*format == "raw") return true;
     if (*format == "qcow2") return false;
     return absl::UnimplementedError(absl::StrCat("qcow2: ", file.label(),
@@ -88,17 +108,25 @@ absl::StatusOr<bool> IsRaw(const Image& file, const std::optional<std::string>& 
                        signature.format, "; set its format in the overlay if it is another one"));
     }
   }
+  if (absl::Status status = CheckPassesForRaw(file, path, overlay.size()); !status.ok()) {
+    return status;
+  }
   return true;
 }
 
+// Where signatures count whatever the size of the clusters: those of managers of volumes lie in the
+// first 8 KiB, most of file systems in these.
+constexpr uint64_t kSignatureBytes = uint64_t{64} * 1024;
+
 // A header that was left on a disk which is something else by now. Its own cluster holds nothing
-// else, and a guest can't write there.
+// else, and a guest can't write there. Behind a small one a guest's data or tables may follow,
+// which look like a signature only where they happen to lie at its place.
 absl::Status CheckNothingElse(const Image& file, const Qcow2Header& header) {
   const absl::Status status = CheckOnlySignature(
       file, {.name = "qcow2",
              .types = {},
              .offset = 0,
-             .end = header.cluster_size(),
+             .end = std::max(header.cluster_size(), kSignatureBytes),
              .remedy = "if it is qcow2, say so (--from qcow2:other-signatures=ignore)"});
   // The magic number alone is better evidence than that of a file system.
   return absl::IsUnimplemented(status) ? absl::OkStatus() : status;
@@ -158,7 +186,7 @@ absl::Status AddBacking(std::string folder, bool hide_paths, const Qcow2Options&
                                               ": the chain of backing files comes back to ",
                                               layer.file->label()));
     }
-    absl::StatusOr<bool> raw = IsRaw(**file, overlay.header.backing_format);
+    absl::StatusOr<bool> raw = IsRaw(**file, *path, overlay);
     if (!raw.ok()) return raw.status();
     absl::Status status = AddLayer(*std::move(file), *raw, options, layers);
     if (!status.ok()) return status;

@@ -494,13 +494,16 @@ class SidecarTest(Base):
 
     def test_a_plugin_that_fails_fails_the_page(self):
         target = self.snapshot()
-        for code, text in ((grpc.StatusCode.NOT_FOUND, "NOT_FOUND: no such snapshot"),
-                           (grpc.StatusCode.INTERNAL, "no such snapshot"),
-                           (grpc.StatusCode.FAILED_PRECONDITION, "no such snapshot")):
+        for code, text in ((grpc.StatusCode.NOT_FOUND, "it does not have the snapshot"),
+                           (grpc.StatusCode.INTERNAL, "it failed"),
+                           (grpc.StatusCode.FAILED_PRECONDITION, "does not allow this request")):
             self.plugin.error = (code, "no such snapshot")
             status = self.ask(target)
             self.assertEqual((status["state"], status["changedBlockDeltas"]), (FAILED, []))
             self.assertIn(text, status["error"])
+            # The driver's own text is in the log alone, under the number.
+            self.assertNotIn("no such snapshot", status["error"])
+            self.assertIn("no such snapshot", self.sidecar.log())
         self.plugin.error = None
         for blocks in ([(BLOCK, BLOCK), (0, BLOCK)], [(0, 0)], [(64 * BLOCK, BLOCK)]):
             self.plugin.blocks = blocks

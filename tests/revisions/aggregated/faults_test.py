@@ -67,6 +67,27 @@ class BrokenPagesTest(FaultyBase):
             self.assertEqual(self.ask(target)["state"], FAILED)
 
 
+    def test_fd_the_drivers_address_is_in_the_log_alone(self):
+        port = parts.free_port()
+        self.plane.create(discovery("gone", "gone.example.com", port, self.world.folder))
+        self.addCleanup(self.plane.kubectl, "delete", "driverdiscovery", "gone")
+        self.plane.create(parts.snapshot_class("gone", "gone.example.com"))
+        self.addCleanup(self.plane.kubectl, "delete", "volumesnapshotclass", "gone")
+        target = self.snapshot(driver="gone.example.com", klass="gone")
+
+        def known():
+            code, answer = self.user.ask(target)
+            return code == 201 and answer["status"]
+
+        status = parts.wait_until(known) and self.ask(target)
+        self.assertEqual(status["state"], FAILED, status)
+        self.assertRegex(status["error"], r"can't be asked now \(error [0-9a-f]{8}\)")
+        for word in ("localhost", "127.0.0.1", str(port)):
+            self.assertNotIn(word, status["error"])
+        number = status["error"].split("(error ")[1].rstrip(")")
+        self.assertTrue(any(number in one.log() and str(port) in one.log() for one in self.apis))
+
+
 class FaultsTest(FaultyBase):
     def test_a15_a_service_that_comes_back_is_asked_again(self):
         target = self.snapshot(driver="faulty.example.com", klass="faulty")

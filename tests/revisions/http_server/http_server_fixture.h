@@ -67,6 +67,12 @@ class TlsClient {
   bool SendPlain(std::string_view bytes) {
     return connected_ && send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0;
   }
+  std::string ReadPlain() {
+    std::string text(4096, '\0');
+    const ssize_t count = recv(fd_, text.data(), text.size(), 0);
+    text.resize(count > 0 ? static_cast<size_t>(count) : 0);
+    return text;
+  }
   // Without TLS: the server has closed the connection before the socket's time limit.
   bool IsClosedPlain() {
     char byte = 0;

@@ -157,7 +157,7 @@ TEST_F(HttpServerTest, WhatIsNotHttpIsRefused) {
   EXPECT_TRUE(WaitFor([this] { return server_->connections() == 0; }));
 }
 
-TEST_F(HttpServerTest, ZALengthInDoubtEndsTheConnection) {
+TEST_F(HttpServerTest, ZLengthInDoubtEndsTheConnection) {
   std::atomic<int> handled = 0;
   Start([&handled](const std::shared_ptr<const Request>&, const Respond& respond) {
     ++handled;

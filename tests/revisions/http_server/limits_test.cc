@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/revisions/http_server/http_server_fixture.h"
+#include "tests/rpc/http2/retried_hello.h"
 
 namespace cbt::test {
 namespace {
@@ -126,8 +127,10 @@ TEST_F(HttpServerLimitsTest, WTheAddressThatHoldsMostGivesWay) {
     for (int i = 0; i < 2; ++i) {
       halves.push_back(Connect(nullptr, from));
       ASSERT_TRUE(halves.back()->Send(half));
-      // One after the other.
-      ASSERT_TRUE(Connect(nullptr, from)->Send(Post("")));
+      // One after the other: the server reads it before it answers what came later.
+      const auto later = Connect(nullptr, from);
+      ASSERT_TRUE(later->Send(Post("")));
+      EXPECT_THAT(later->Read("\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
     }
     const auto more = Connect(nullptr, from);
     ASSERT_TRUE(more->Send(half));
@@ -199,6 +202,78 @@ TEST_F(HttpServerLimitsTest, WAKnownClientHasAPoolOfItsOwn) {
   EXPECT_THAT(idle->Read("\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
 }
 
+// Strangers whose connections can't go: they are being answered, or hold back the end of TLS.
+TEST_F(HttpServerLimitsTest, WAKnownClientHasConnectionsOfItsOwn) {
+  options_.max_connections = 12;
+  options_.ask_for_certificate = true;
+  const PemIdentity proxy = ca_.Issue({.name = "front-proxy"});
+  const PemIdentity other = ca_.Issue({.name = "other"});
+  std::string known;
+  options_.is_known = [&known](const std::vector<std::string>& certificates) {
+    return certificates[0] == known;
+  };
+  std::mutex mutex;
+  std::vector<Respond> held;
+  Start([&](const std::shared_ptr<const Request>& request, const Respond& respond) {
+    if (request->path != "/hold") return respond({.body = request->peer_certificates[0]});
+    const std::lock_guard lock(mutex);
+    held.push_back(respond);
+  });
+  {
+    const auto first = Connect(&proxy);
+    ASSERT_TRUE(first->Send("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"));
+    const std::string answer = first->Read();
+    known = answer.substr(answer.find("\r\n\r\n") + 4);
+  }
+  const auto half = Connect(&proxy);
+  ASSERT_TRUE(half->Send("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nhal"));
+  std::vector<std::unique_ptr<TlsClient>> strangers;
+  const auto attack = [&](const char* from) {
+    for (size_t i = 0; i < options_.max_connections; ++i) {
+      strangers.push_back(Connect(&other, from));
+      ASSERT_TRUE(strangers.back()->Send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n"));
+      ASSERT_TRUE(WaitFor([&] {
+        const std::lock_guard lock(mutex);
+        return held.size() == i + 1;
+      }));
+    }
+  };
+  attack("127.0.0.2");
+  for (int i = 0; i < 30; ++i) strangers.push_back(Connect(&other, "127.0.0.3"));
+  for (int i = 0; i < 10; ++i) {
+    const auto honest = Connect(&proxy);
+    ASSERT_TRUE(honest->Send(Post("honest")));
+    EXPECT_THAT(honest->Read("\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
+  }
+  ASSERT_TRUE(half->Send("fed"));
+  EXPECT_THAT(half->Read("\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(HttpServerLimitsTest, WAGoodbyeThatIsHeldBackTakesNobodysPlace) {
+  options_.max_connections = 12;
+  StartEcho();
+  for (const char* const request :
+       {"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", "nonsense\r\n\r\n"}) {
+    const auto idle = Connect();
+    // Each of them stays for kGoodbye unless it is chosen.
+    std::vector<std::unique_ptr<TlsClient>> parting;
+    for (size_t i = 0; i + 1 < options_.max_connections; ++i) {
+      parting.push_back(Connect(nullptr, "127.0.0.2"));
+      ASSERT_TRUE(parting.back()->Send(request));
+      EXPECT_THAT(parting.back()->Read(), StartsWith("HTTP/1.1 "));
+    }
+    const auto begin = Clock::now();
+    for (int i = 0; i < 10; ++i) {
+      const auto honest = Connect(nullptr, "127.0.0.3");
+      ASSERT_TRUE(honest->Send(Post("honest")));
+      EXPECT_THAT(honest->Read("honest"), StartsWith("HTTP/1.1 200 "));
+    }
+    ASSERT_TRUE(idle->Send(Post("idle")));
+    EXPECT_THAT(idle->Read("idle"), StartsWith("HTTP/1.1 200 ")) << request;
+    EXPECT_LT(Clock::now(), begin + seconds(2)) << "too slow to show anything";
+  }
+}
+
 TEST_F(HttpServerLimitsTest, WConnectionsOfTheAddressWithMostGoFirst) {
   options_.max_connections = 8;
   StartEcho();
@@ -226,6 +301,23 @@ TEST_F(HttpServerLimitsTest, WAHelloThatAnnouncesTooMuchIsClosedAtOnce) {
   TlsClient slow(server_->port());
   ASSERT_TRUE(slow.SendPlain(begins(16000)));
   EXPECT_TRUE(WaitFor([this] { return server_->connections() == 1; }));
+  EXPECT_THAT(Connect(), testing::NotNull());
+}
+
+TEST_F(HttpServerLimitsTest, VASecondHelloThatAnnouncesTooMuchIsClosedAtOnce) {
+  options_.handshake_time = std::chrono::minutes(1);
+  StartEcho();
+  for (const size_t announced : {size_t{131'000}, size_t{16'000}}) {
+    TlsClient client(server_->port());
+    ASSERT_TRUE(client.SendPlain(HelloToRetry("\x08http/1.1")));
+    EXPECT_TRUE(AsksToRetry(client.ReadPlain()));
+    ASSERT_TRUE(client.SendPlain(SecondHello(announced, 64)));
+    if (announced > 16'384) {
+      EXPECT_TRUE(client.IsClosedPlain());
+    } else {
+      EXPECT_EQ(server_->connections(), 1u);
+    }
+  }
   EXPECT_THAT(Connect(), testing::NotNull());
 }
 

@@ -4,18 +4,25 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <set>
+#include <span>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "cbt/rpc/server.h"
 #include "programs/revisions/aggregated/api/delta_page.h"
 #include "programs/revisions/http_sidecar/page_tokens.h"
+#include "tests/rpc/support/providers.h"
 #include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test::page_maker_test {
 
@@ -26,8 +33,11 @@ using kube::aggregated::PageEnd;
 using kube::aggregated::PageReader;
 using kube::http_sidecar::ChangedBlocks;
 using kube::http_sidecar::ChangedExtent;
+using kube::http_sidecar::PageMaker;
 using kube::http_sidecar::PageTokens;
 using kube::http_sidecar::WritePage;
+using testing::HasSubstr;
+using testing::Not;
 
 // The extents from some place on, as a plugin has them.
 class Listed final : public ChangedBlocks {
@@ -189,6 +199,66 @@ TEST(PageTokens, KeepsTheNewest) {
   EXPECT_EQ(tokens.Find("a", 100).token, "t10");
   tokens.Keep("a", {.position = 1, .token = std::string(PageTokens::kMostTokenBytes + 1, 'x')});
   EXPECT_EQ(tokens.Find("a", 1).token, "");
+}
+
+class Texts final : public rpc::LogSink {
+ public:
+  bool Wants(rpc::LogLevel) const noexcept override { return true; }
+  void Write(rpc::LogLevel, std::string_view event,
+             std::span<const rpc::LogField> fields) noexcept override {
+    const std::lock_guard lock(mutex);
+    all += event;
+    for (const rpc::LogField& field : fields) all.append(" ").append(field.value);
+  }
+  std::mutex mutex;
+  std::string all;
+};
+
+// Neither the aggregated server, which shows it to tenants, nor a log.
+TEST(PageMaker, FDAPluginThatQuotesItsSecretTellsNoOne) {
+  const DeltaPageRequest request = {
+      .target_snapshot_id = "s", .block_size = 4096, .max_blocks = 10};
+  for (const rpc::Api api : {rpc::Api::kPaged, rpc::Api::kCsi}) {
+    for (const bool late : {false, true}) {
+      FunctionProvider provider(
+          [late](const FunctionProvider::Call& call) -> absl::StatusOr<MetadataSource> {
+            std::string quoted;
+            call.context.secrets.ForEach(
+                [&quoted](const std::string&, const std::string& value) { quoted = value; });
+            const absl::Status refused =
+                absl::InvalidArgumentError("login admin:" + quoted + " refused");
+            if (!late) return refused;
+            return Extents(std::make_unique<ScriptedCursor>(
+                1 << 20, 1, std::make_shared<CursorTrace>(),
+                [refused](uint64_t, ExtentBatch&) -> absl::StatusOr<uint64_t> { return refused; }));
+          });
+      const TempDir dir;
+      rpc::ServerOptions options;
+      options.listen = "unix://" + (dir / "s");
+      options.service.apis = {api};
+      const auto server = ValueOf(rpc::Server::Start(provider, options));
+      for (const char* const secret : {"hunter2", ""}) {
+        Texts log;
+        const auto maker = ValueOf(PageMaker::Create(server->address(), &log));
+        Secrets secrets;
+        if (*secret != '\0') secrets.Set("password", secret);
+        const absl::Status status =
+            maker
+                ->Make(request, secrets,
+                       std::chrono::system_clock::now() + std::chrono::seconds(20))
+                .status();
+        EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+        EXPECT_THAT(std::string(status.message()), Not(HasSubstr("login"))) << rpc::ApiName(api);
+        EXPECT_THAT(std::string(status.message()), HasSubstr("it rejected the request"));
+        // Without a secret in it, the log has the text.
+        EXPECT_THAT(log.all, HasSubstr(*secret == '\0' ? "login admin: refused" : "withheld"));
+        if (*secret != '\0') {
+          EXPECT_THAT(log.all, Not(HasSubstr(secret)));
+        }
+      }
+      server->Shutdown(std::chrono::milliseconds(0));
+    }
+  }
 }
 
 }  // namespace cbt::test::page_maker_test

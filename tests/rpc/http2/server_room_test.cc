@@ -215,8 +215,19 @@ TEST_F(ServerRoom, XDefaultsFitEachOther) {
 }
 
 TEST(TlsHello, VFirstBytesDecide) {
-  const auto fits = [](std::array<uint8_t, net::kHelloHeadBytes> head) {
-    return net::IsFitHello(head);
+  using Bytes = std::vector<uint8_t>;
+  // In one piece, and byte by byte.
+  const auto fits = [](const Bytes& bytes) {
+    net::HelloCheck whole;
+    net::HelloCheck piecewise;
+    const bool fit = whole.Take(bytes);
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      if (piecewise.Take({&bytes[i], 1})) continue;
+      EXPECT_FALSE(fit);
+      return false;
+    }
+    EXPECT_TRUE(fit);
+    return fit;
   };
   EXPECT_TRUE(fits({22, 3, 1, 2, 0, 1, 0, 1, 252}));
   EXPECT_TRUE(fits({22, 3, 1, 2, 0, 1, 0, 63, 252})) << "16,380 bytes: OpenSSL's own buffer";
@@ -224,7 +235,22 @@ TEST(TlsHello, VFirstBytesDecide) {
   EXPECT_FALSE(fits({22, 3, 1, 0, 68, 1, 1, 255, 184})) << "131,000";
   EXPECT_FALSE(fits({22, 3, 1, 2, 0, 11, 1, 0, 0})) << "another message as long";
   EXPECT_FALSE(fits({22, 3, 1, 0, 3, 1, 0, 0, 22})) << "a header in two records";
+  EXPECT_FALSE(fits({22, 3, 1, 0, 0})) << "an empty record";
   EXPECT_TRUE(fits({'G', 'E', 'T', ' ', '/', ' ', 'H', 'T', 'T'})) << "named by OpenSSL";
+  const Bytes absurd = {22, 3, 3, 0, 68, 1, 1, 255, 184};
+  const auto then_absurd = [&](Bytes before) {
+    before.insert(before.end(), absurd.begin(), absurd.end());
+    return fits(before);
+  };
+  EXPECT_FALSE(then_absurd({21, 3, 1, 0, 2, 1, 0})) << "after an alert";
+  const Bytes first = {22, 3, 1, 0, 6, 1, 0, 0, 2, 9, 9};
+  EXPECT_FALSE(then_absurd(first)) << "the second one";
+  EXPECT_FALSE(then_absurd({22, 3, 1, 0, 6, 1, 0, 0, 2, 9, 9, 20, 3, 3, 0, 1, 1})) << "and a CCS";
+  EXPECT_FALSE(then_absurd({22, 3, 1, 0, 5, 1, 0, 0, 2, 9, 22, 3, 1, 0, 1, 9})) << "in two records";
+  EXPECT_FALSE(fits({22, 3, 1, 0, 10, 1, 0, 0, 2, 9, 9, 1, 1, 255, 184})) << "in one record";
+  EXPECT_FALSE(fits({22, 3, 1, 0, 8, 1, 0, 0, 2, 9, 9, 1, 0, 22})) << "its header cut";
+  EXPECT_TRUE(then_absurd({22, 3, 1, 0, 6, 1, 0, 0, 2, 9, 9, 23, 3, 3, 0, 1, 7})) << "encrypted";
+  EXPECT_TRUE(then_absurd({22, 3, 1, 0, 6, 16, 0, 0, 2, 9, 9})) << "no hello: TLS 1.2";
 }
 
 }  // namespace server_room_test

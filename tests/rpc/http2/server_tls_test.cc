@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,7 @@
 #include "tests/net/certificates.h"
 #include "tests/rpc/http2/collector.h"
 #include "tests/rpc/http2/raw_client.h"
+#include "tests/rpc/http2/retried_hello.h"
 #include "tests/rpc/http2/test_service.h"
 
 namespace cbt::rpc::http2 {
@@ -198,6 +200,94 @@ TEST_F(ServerOverTls, VAnAbsurdHelloEndsAtItsFirstBytes) {
   }
   ExpectNoConnections();
   ExpectServes();
+}
+
+// A server asks for a second hello if it can't use the key of the first one.
+class RetriedHellos : public ServerOverTls {
+ protected:
+  ~RetriedHellos() override {
+    for (const int fd : sockets_) close(fd);
+  }
+
+  // Sends a first one, and what it is answered with a second one.
+  int Retry(size_t announced, bool dribbled = false) {
+    const int fd = sockets_.emplace_back(test::ConnectTo(server_->path));
+    const timeval limit = {.tv_sec = 20, .tv_usec = 0};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    static const std::string first = test::HelloToRetry("\2h2");
+    EXPECT_EQ(send(fd, first.data(), first.size(), MSG_NOSIGNAL), ssize_t(first.size()));
+    std::string answer(4096, '\0');
+    answer.resize(std::max<ssize_t>(recv(fd, answer.data(), answer.size(), 0), 0));
+    EXPECT_TRUE(test::AsksToRetry(answer)) << answer.size();
+    const std::string second = test::SecondHello(announced, 64);
+    for (size_t at = 0; at < second.size(); at += dribbled ? 1 : second.size()) {
+      if (send(fd, &second[at], dribbled ? 1 : second.size(), MSG_NOSIGNAL) < 0) break;
+    }
+    return fd;
+  }
+
+  static bool Ended(int fd) {
+    char bytes[256];
+    ssize_t got = 1;
+    while (got > 0) got = recv(fd, bytes, sizeof bytes, 0);
+    return got == 0 || errno != EAGAIN;
+  }
+
+  static size_t ResidentBytes() {
+    size_t all = 0;
+    size_t resident = 0;
+    std::ifstream("/proc/self/statm") >> all >> resident;
+    return resident * 4096;
+  }
+
+  std::vector<int> sockets_;
+};
+
+TEST_F(RetriedHellos, VAnAbsurdSecondOneEndsAtItsFirstBytes) {
+  ServerLimits limits;
+  limits.connection.handshake_time = std::chrono::minutes(5);
+  Start(limits);
+  for (const bool dribbled : {false, true}) {
+    EXPECT_TRUE(Ended(Retry(131'000, dribbled))) << dribbled;
+  }
+  ExpectNoConnections();
+  ExpectServes();
+}
+
+TEST_F(RetriedHellos, VTheirMemoryIsThatOfTheMetric) {
+  Start();
+  constexpr int kCount = 400;
+  const size_t before = ResidentBytes();
+  for (int i = 0; i < kCount; ++i) Retry(16'000);
+  EXPECT_EQ(server_->server->connections(), size_t{kCount});
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LE(ResidentBytes(), before + server_->server->memory() + kMiB);
+#endif
+  const size_t held = server_->server->memory();
+  for (int i = 0; i < kCount; ++i) Retry(131'000);
+  for (int i = kCount; i < 2 * kCount; ++i) EXPECT_TRUE(Ended(sockets_[size_t(i)]));
+  EXPECT_TRUE(TestServer::Soon([&] { return server_->server->memory() <= held; }));
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  EXPECT_LE(ResidentBytes(), before + held + kMiB);
+#endif
+}
+
+TEST_F(RetriedHellos, VASoundSecondOneIsServed) {
+  const PemIdentity identity = authority_.Issue();
+  tls_ = test::ValueOf(net::ServerTls::Create(
+      {.certificate = identity.certificate, .private_key = identity.key, .groups = "P-256"}, {}));
+  server_.emplace(ServerLimits{}, [this]() -> absl::StatusOr<net::OwnedSsl> {
+    auto made = tls_->NewConnection();
+    if (!made.ok()) return made.status();
+    return net::OwnedSsl(made->release());
+  });
+  const int fd = test::ConnectTo(server_->path);
+  SSL* const ssl = Client(fd, {});
+  SSL_set1_groups_list(ssl, "X25519:P-256");
+  ASSERT_EQ(SSL_do_handshake(ssl), 1);
+  RawClient client(fd, ssl);
+  client.Call(1, "/t/Echo", "x");
+  EXPECT_EQ(client.Read(1).status(), "0");
 }
 
 // What OpenSSL holds for handshakes is counted, and the oldest make room.

@@ -382,6 +382,21 @@ TEST_F(VolumeSourcesTest, AttackQNoFileIsReadForEver) {
   }
 }
 
+// One range that stands for a gigabyte of map.
+TEST_F(VolumeSourcesTest, SFAShortListMakesNoLargeMap) {
+  const uint64_t capacity = uint64_t{1} << 54;
+  for (const auto& [bytes, code] : {std::pair{capacity, StatusCode::kResourceExhausted},
+                                    std::pair{uint64_t{kTiB}, StatusCode::kOk}}) {
+    Write(".list.json",
+          "[{\"offset\":0,\"length\":" + std::to_string(bytes) + ",\"exists\":\"true\"}]");
+    Write("delta.source",
+          "base monday\ntarget tuesday\naddress .list.json\nfrom rbd-json\ncapacity " +
+              std::to_string(capacity) + "\n");
+    const absl::Status status = Delta("monday", "tuesday").status();
+    EXPECT_EQ(status.code(), code) << status;
+  }
+}
+
 // What follows a NUL byte would be cut off, and a file that exists be read in place of another.
 TEST_F(VolumeSourcesTest, SHANulByteCutsNoAddress) {
   ASSERT_OK(Delta("monday", "tuesday"));

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "cbt/source/nbd.h"
+#include "cbt/source/open.h"
 #include "cbt/units.h"
 #include "tests/reference/volume.h"
 #include "tests/support/child_process.h"
@@ -280,6 +281,19 @@ TEST_F(NbdServersTest, NbdkitThatWantsRequestsAligned) {
   NbdOptions options;
   options.request_bytes = 10'000;
   ExpectAnswer(*nbd_export, options, {{0, 65536}, {900 * 1024, 100 * 1024}});
+}
+
+// 8 EiB, a GiB at a time: only a time limit ends it.
+TEST_F(NbdServersTest, SHAnEndlessExportEndsWithItsTime) {
+  if (!Have({"nbdkit"})) GTEST_SKIP() << "no libnbd or no nbdkit";
+  ASSERT_OK(ServeNbdkit({"null", "size=9223372036854775807"}));
+  const auto begin = std::chrono::steady_clock::now();
+  const auto source = OpenSource(SocketUri(), {.purpose = SourcePurpose::kAllocated,
+                                               .time_limit = std::chrono::milliseconds(300)});
+  ASSERT_OK(source);
+  const auto all = test::Drain(*source->cursor);
+  EXPECT_EQ(all.status().code(), StatusCode::kDeadlineExceeded) << all.status();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 
 TEST_F(NbdServersTest, NbdkitFailuresAreErrors) {

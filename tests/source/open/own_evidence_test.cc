@@ -12,6 +12,7 @@
 #include "cbt/source/dense_bitmap.h"
 #include "cbt/source/open.h"
 #include "cbt/units.h"
+#include "map/map_limit.h"
 #include "tests/source/support/partclone.h"
 #include "tests/support/cursors.h"
 #include "tests/support/files.h"
@@ -177,6 +178,33 @@ TEST_F(OwnEvidenceTest, SFABitmapIsDecodedPieceByPiece) {
   EXPECT_EQ(ValueOf(test::Drain(*cursor)), Ranges{});
   // Decoding all of it at once took 600 MiB.
   EXPECT_LT(peak() - before, 32 * kMiB);
+}
+
+// Alternating bits, of which a map is as large as the bits themselves.
+TEST_F(OwnEvidenceTest, SFTheWorstBitmapKeepsToALimit) {
+  constexpr uint64_t kBits = uint64_t{1} << 28;  // 32 MiB of bits
+  const std::string bits(kBits / 8, '\x55');
+  const auto read = [&bits](uint64_t most) {
+    const MapLimit limit(most);
+    const auto stream = MakeMemoryStream(bits, "bits");
+    return ReadDenseBitmap(*stream, false, {.granularity = 512}, kBits * 512).status();
+  };
+  EXPECT_OK(read(64 * kMiB));
+  const auto peak = [] {
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return static_cast<uint64_t>(usage.ru_maxrss) * kKiB;
+  };
+  const uint64_t before = peak();
+  const absl::Status status = read(8 * kMiB);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("8388608 bytes"));
+  EXPECT_LT(peak() - before, 40 * kMiB) << "the text, and little more";
+  {
+    const MapLimit outer(8 * kMiB);
+    EXPECT_EQ(read(64 * kMiB).code(), StatusCode::kResourceExhausted) << "the smallest counts";
+  }
+  EXPECT_OK(read(kMaxMapBytes)) << "a limit ends with its scope";
 }
 
 TEST_F(OwnEvidenceTest, SFBase64InPiecesIsTheSameAsAtOnce) {

@@ -197,5 +197,26 @@ TEST_F(Qcow2BitmapsTest, SHBitmapsOfAnImageWithAnExternalDataFile) {
   }
 }
 
+// Nothing in the image shows it, so that a full backup is the only remedy: docs/reference/sources.
+// If QEMU marks one day what it cut off, this test says so.
+TEST_F(Qcow2BitmapsTest, SHABitmapForgetsWhatAShrinkCutOff) {
+  if (test::FindProgram("qemu-img").empty()) GTEST_SKIP() << "no qemu-img";
+  const std::string image = Path("shrunk.qcow2");
+  ASSERT_TRUE(Shell("qemu-img create -q -f qcow2 " + image + " 64M"));
+  ASSERT_TRUE(Shell("qemu-img bitmap --add -g 64K " + image + " b0"));
+  ASSERT_TRUE(Shell("qemu-io -f qcow2 -c 'write 1M 64k' -c 'write 48M 64k' " + image));
+  EXPECT_EQ(All(test::ValueOf(Qcow2Image::Open(image)), "b0"),
+            (Ranges{{kMiB, 65536}, {48 * kMiB, 65536}}));
+  for (const char* size : {"32M", "64M"}) {
+    ASSERT_TRUE(Shell(absl::StrCat("qemu-img resize -q --shrink -f qcow2 ", image, " ", size)));
+    const auto resized = test::ValueOf(Qcow2Image::Open(image));
+    EXPECT_EQ(All(resized, "b0"), (Ranges{{kMiB, 65536}})) << size;
+    // What was cut off is zeros now: a change that no bit stands for.
+    const auto held = MakeQcow2AllocationCursor({resized, {}});
+    ASSERT_OK(held);
+    EXPECT_EQ(test::ValueOf(Drain(**held, 1000)), (Ranges{{kMiB, 65536}})) << size;
+  }
+}
+
 }  // namespace qcow2_bitmaps_test
 }  // namespace cbt

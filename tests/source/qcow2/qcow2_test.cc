@@ -360,7 +360,7 @@ TEST(Qcow2Test, RefusesBackingNames) {
     Files files;
     files.Add("image", Qcow2Bytes().Backing(wrong.name, wrong.format).bytes());
     files.Add("loop", Qcow2Bytes().Backing("image", "qcow2").bytes());
-    files.Add("raw", std::vector<uint8_t>(4096, 1));
+    files.Add("raw", std::vector<uint8_t>(Qcow2Bytes::kSize, 1));
     files.Add("vmdk", {'K', 'D', 'M', 'V', 1, 0, 0, 0});
     files.Add("qcow2", BusyQcow2().bytes());
     const auto opened = files.Open("image");
@@ -369,6 +369,50 @@ TEST(Qcow2Test, RefusesBackingNames) {
   Files files;
   files.Add("image", Qcow2Bytes().Backing(std::string("a\0b", 3), "raw").bytes());
   EXPECT_EQ(files.Open("image").status().code(), StatusCode::kDataLoss);
+}
+
+// As a raw file it would be zeros past its own size, and the data in it left out.
+TEST(Qcow2Test, SCADamagedBackingFileIsNoRawVolume) {
+  const std::vector<uint8_t> sound = BusyQcow2().bytes();
+  std::vector<uint8_t> damaged = sound;
+  std::fill_n(damaged.begin(), kCluster, uint8_t{0});
+  std::vector<uint8_t> as_large = damaged;
+  as_large.resize(Qcow2Bytes::kSize);
+  const std::vector<uint8_t> volume(Qcow2Bytes::kSize, 7);
+  const struct {
+    const char* name;
+    const char* format;
+    std::vector<uint8_t> bytes;
+    StatusCode code;
+  } cases[] = {
+      {"base.qcow2", "", sound, StatusCode::kOk},
+      {"base.qcow2", "", damaged, StatusCode::kFailedPrecondition},
+      {"base.qcow2", "", as_large, StatusCode::kFailedPrecondition},
+      {"base.QCOW2", "", as_large, StatusCode::kFailedPrecondition},
+      {"base.qcow2", "qcow2", damaged, StatusCode::kInvalidArgument},
+      {"base.qcow2", "raw", damaged, StatusCode::kOk},
+      {"base.vmdk", "", as_large, StatusCode::kFailedPrecondition},
+      {"base", "", damaged, StatusCode::kFailedPrecondition},
+      {"base.img", "", damaged, StatusCode::kFailedPrecondition},
+      {"base.img", "", volume, StatusCode::kOk},
+      {"base.2024", "", volume, StatusCode::kOk},
+      {"base.img", "", std::vector<uint8_t>(Qcow2Bytes::kSize - 512, 7),
+       StatusCode::kFailedPrecondition},
+      {"base.img", "raw", std::vector<uint8_t>(Qcow2Bytes::kSize - 512, 7), StatusCode::kOk},
+  };
+  for (const auto& [name, format, bytes, code] : cases) {
+    Files files;
+    files.Add("top", Qcow2Bytes().Backing(name, format).bytes());
+    files.Add(name, bytes);
+    const absl::Status status = files.Open("top").status();
+    EXPECT_EQ(status.code(), code) << name << " " << bytes.size() << ": " << status;
+    if (code == StatusCode::kFailedPrecondition) {
+      EXPECT_THAT(std::string(status.message()), HasSubstr("rebase -u -F raw")) << name;
+    }
+    Qcow2Options alone = files.Options();
+    alone.follow_backing = false;
+    EXPECT_OK(Qcow2Image::FromImage(files.OpenFile("top"), "", alone)) << name;
+  }
 }
 
 TEST(Qcow2Test, KeepsToTheDepth) {
@@ -443,7 +487,7 @@ TEST(Qcow2Test, KnowsTheMagicNumber) {
 // Found by the fuzzer: a zero-length read into a null buffer.
 TEST(Qcow2Test, HasNoRoomForExtensions) {
   Files files;
-  files.Add("base", std::vector<uint8_t>(512));
+  files.Add("base", std::vector<uint8_t>(Qcow2Bytes::kSize));
   files.Add("top", Qcow2Bytes().Backing("base", "").Put(104, "base").Put(8, 8, 104).bytes());
   const auto opened = files.Open("top");
   ASSERT_OK(opened);

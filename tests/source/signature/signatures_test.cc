@@ -253,5 +253,21 @@ TEST_F(SignaturesTest, SAAQcow2HeaderFromBeforeIsNoImage) {
   EXPECT_OK(Qcow2Image::FromImage(image.Open(), ".", {.ignore_other_signatures = true}));
 }
 
+TEST_F(SignaturesTest, SASmallClustersHideNoSignature) {
+  if (test::FindProgram("qemu-img").empty()) GTEST_SKIP() << "no qemu-img";
+  for (const char* cluster : {"512", "1k", "2k", "4k", "8k", "64k", "2M"}) {
+    ASSERT_EQ(test::Run({"qemu-img", "create", "-q", "-f", "qcow2", "-o",
+                         std::string("cluster_size=") + cluster, dir_ / "image", "64M"}),
+              0);
+    Bytes bytes = test::ReadFile<Bytes>(dir_ / "image");
+    bytes.resize(8 * kMiB);
+    EXPECT_OK(Qcow2Image::FromImage(Sparse(bytes).Open(), ".")) << cluster;
+    PutMd(bytes, 4096);
+    const absl::Status status = Qcow2Image::FromImage(Sparse(bytes).Open(), ".").status();
+    EXPECT_EQ(status.code(), StatusCode::kFailedPrecondition) << cluster << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("linux_raid_member at offset 4096"));
+  }
+}
+
 }  // namespace signatures_test
 }  // namespace cbt
