@@ -26,11 +26,11 @@
 #include "programs/driver/host/nbd_connection.h"
 #include "programs/driver/system/mounts.h"
 #include "programs/driver/system/process.h"
+#include "programs/volume/tracked_volume.h"
 #include "tests/support/child_process.h"
 #include "tests/support/no_threads.h"
 #include "tests/support/status.h"
 #include "tests/support/temp_dir.h"
-#include "volume/tracked_volume.h"
 
 namespace cbt::driver {
 namespace volume_host_test {
