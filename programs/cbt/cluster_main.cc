@@ -34,6 +34,7 @@ int main(int argc, char** argv) {
   return Run(argc, argv,
              {.name = "cbt-cluster",
               .description = "Changed-block tracking: servers of change metadata in Kubernetes",
-              .commands = {AddSidecar, AddSessionManager, AddAggregatedApi, AddHttpSidecar},
+              .commands = {{"Beside a CSI driver", {AddSidecar, AddHttpSidecar}},
+                           {"For a whole cluster", {AddSessionManager, AddAggregatedApi}}},
               .run_unparsed = RunIfSidecar});
 }

@@ -27,12 +27,18 @@ struct CommandElsewhere {
   const char* program;
 };
 
+// Subcommands that stand under one heading in the help.
+struct CommandGroup {
+  const char* heading;
+  std::vector<AddCommand> commands;
+};
+
 // What a program is made of. There are several, so that each starts without the libraries that only
 // the others need.
 struct Program {
   const char* name;
   const char* description;
-  std::vector<AddCommand> commands = {};
+  std::vector<CommandGroup> commands = {};
   std::vector<CommandElsewhere> elsewhere = {};
   // Further lines of --version; null: none.
   std::function<std::vector<std::string>()> version_lines = {};

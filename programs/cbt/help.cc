@@ -2,10 +2,25 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 namespace cbt::cli {
 namespace {
+
+// Where descriptions of options and subcommands begin.
+constexpr size_t kDescriptionColumn = 32;
+// Narrower ones are worse than lines that the terminal breaks.
+constexpr size_t kMinColumns = kDescriptionColumn + 20;
+
+// Where a line's text goes on after a break; nothing for an example, whose breaks matter.
+std::optional<size_t> HangingIndent(std::string_view line) {
+  if (!line.starts_with(' ')) return 0;
+  // A name, a gap, and its description.
+  const std::string_view name = line.substr(0, kDescriptionColumn);
+  const bool described = name.starts_with("  -") || name.substr(2).find("  ") != name.npos;
+  return described && name.ends_with(' ') ? std::optional(kDescriptionColumn) : std::nullopt;
+}
 
 // The number of single characters to insert, remove, replace or swap with their neighbour.
 size_t EditDistance(std::string_view a, std::string_view b) {
@@ -44,7 +59,7 @@ std::string Suggestion(const std::string& name) {
 
 }  // namespace
 
-HelpFormatter::HelpFormatter() { column_width(32); }
+HelpFormatter::HelpFormatter() { column_width(kDescriptionColumn); }
 
 std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
   std::string text;
@@ -69,6 +84,27 @@ std::string HelpFormatter::make_option_usage(const CLI::Option* option) const {
     text += " [" + name + "]";
   }
   return option->get_required() ? text : "[" + text + "]";
+}
+
+std::string WrappedHelp(std::string_view help, size_t columns) {
+  if (columns < kMinColumns) return std::string(help);
+  std::string text;
+  while (!help.empty()) {
+    const size_t end = std::min(help.find('\n'), help.size());
+    std::string_view line = help.substr(0, end);
+    help.remove_prefix(std::min(end + 1, help.size()));
+    const std::optional<size_t> indent = HangingIndent(line);
+    size_t begin = 0;  // of what has been written of this line before a break
+    while (indent.has_value() && line.size() + begin > columns) {
+      const size_t at = line.rfind(' ', columns - begin);
+      if (at == std::string_view::npos || at + begin <= *indent) break;
+      text.append(line.substr(0, at)).append("\n").append(*indent, ' ');
+      line.remove_prefix(at + 1);
+      begin = *indent;
+    }
+    text.append(line).append("\n");
+  }
+  return text;
 }
 
 std::string Nearest(std::string_view word, std::span<const std::string> names) {

@@ -20,6 +20,10 @@ class HelpFormatter final : public CLI::Formatter {
   std::string make_option_usage(const CLI::Option* option) const override;
 };
 
+// The help text with lines of at most `columns` where it can be: descriptions and paragraphs are
+// broken between words, examples are not.
+std::string WrappedHelp(std::string_view help, size_t columns);
+
 // The name that `word` is most likely a typing error of, or an abbreviation; empty if none is
 // close.
 std::string Nearest(std::string_view word, std::span<const std::string> names);

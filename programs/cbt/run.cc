@@ -9,6 +9,7 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "programs/cbt/help.h"
 #include "programs/cbt/output/output.h"
 #include "programs/cbt/support/status.h"
+#include "programs/cbt/support/terminal.h"
 #include "programs/cbt/support/verbosity.h"
 #include "programs/cbt/support/version_text.h"
 
@@ -93,6 +95,28 @@ int UsageFailure(const CLI::App& app, const CLI::ParseError& error) {
   return kExitUsage;
 }
 
+// What the parser calls subcommands without a heading.
+constexpr std::string_view kDefaultHeading = "Subcommands";
+
+// Of `cbtctl help X ...`: the first word that names no subcommand, and where; nothing if all do.
+std::optional<std::string> UnknownTopic(const CLI::App& app, std::span<char* const> words) {
+  const CLI::App* deepest = &app;
+  for (const std::string word : words) {
+    if (word.starts_with('-')) return std::nullopt;
+    const std::vector<const CLI::App*> subcommands = deepest->get_subcommands({});
+    const auto named = std::find_if(subcommands.begin(), subcommands.end(),
+                                    [&](const CLI::App* sub) { return sub->get_name() == word; });
+    if (named == subcommands.end()) return UnknownArgument(*deepest, word);
+    deepest = *named;
+  }
+  return std::nullopt;
+}
+
+std::string HelpOf(const CLI::App& app) {
+  const std::optional<size_t> columns = TerminalColumns(STDOUT_FILENO);
+  return columns.has_value() ? WrappedHelp(app.help(), *columns) : app.help();
+}
+
 // Last first, as the parser takes them. `cbtctl help list` is `cbtctl list --help`.
 std::vector<std::string> ArgumentsOf(int argc, char** argv) {
   std::vector<std::string> arguments(argv + std::min(argc, 1), argv + argc);
@@ -138,13 +162,24 @@ int ParseAndRun(int argc, char** argv, const Program& program) {
       "Run a subcommand with --help for details. Exit status: 0 success, 1 the answer is \"no\",\n"
       "2 wrong usage or bad input, 3 input/output or network failure.");
   Command command;
-  for (const AddCommand add : program.commands) add(app, command);
+  for (const CommandGroup& group : program.commands) {
+    for (const AddCommand add : group.commands) add(app, command);
+    for (CLI::App* const sub : app.get_subcommands({})) {
+      if (sub->get_group() == kDefaultHeading) sub->group(group.heading);
+    }
+  }
   AddVerbosityToAll(app);
   AddDescribe(app, command);
+  if (argc > 2 && std::string_view(argv[1]) == "help") {
+    if (const auto why = UnknownTopic(app, std::span(argv, argc).subspan(2))) {
+      PrintLine("", "usage: " + *why + " (see " + app.get_name() + " --help)");
+      return kExitUsage;
+    }
+  }
   try {
     app.parse(ArgumentsOf(argc, argv));
   } catch (const CLI::CallForHelp&) {
-    return Print(app.help());
+    return Print(HelpOf(app));
   } catch (const CLI::CallForVersion& version) {
     const absl::Status simd = CheckSimdRequest();
     return simd.ok() ? Print(version.what()) : Report("", simd);

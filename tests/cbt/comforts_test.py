@@ -138,6 +138,8 @@ class Words(support.CbtTest):
     def test_help_is_a_word_too(self):
         self.assertEqual(self.ok("help"), self.ok("--help"))
         self.assertEqual(self.ok("help", "map", "convert"), self.ok("map", "convert", "--help"))
+        self.assertIn("'lsit' is unknown; did you mean 'list'?", self.fails(2, "help", "lsit"))
+        self.assertIn("'nothing' is unknown", self.fails(2, "help", "map", "nothing"))
 
     def test_a_map_is_not_written_where_text_is_meant(self):
         base, target = self.write("mon.img", b"a" * 9000), self.write("tue.img", b"b" * 9000)
@@ -188,7 +190,7 @@ class Maps(support.CbtTest):
         result = run("map", "info", good, self.path("missing"), good, "--json")
         self.assertEqual(result.code, 2)
         self.assertEqual([json.loads(line)["file"] for line in result.stdout.splitlines()], [good, good])
-        self.assertRegex(result.stderr, r"\Acbt: map info: [^\n]*missing[^\n]*\n\Z")
+        self.assertRegex(result.stderr, r"\Acbtctl: map info: [^\n]*missing[^\n]*\n\Z")
         self.fails(2, "map", "info", self.path("missing"))
 
     def test_a_bitmap_keeps_its_blocks(self):

@@ -103,9 +103,9 @@ class Errors(support.CbtTest):
         def subcommands(*names):
             text = self.ok(*names, "--help")
             if names:
-                self.assertRegex(text, rf"Examples?:[^\0]*\n  .*\bcbt {' '.join(names)}\b", names)
-            listed = re.search(r"\nSubcommands:\n((?:  .*\n)+)", text)
-            found = re.findall(r"(?m)^  ([\w-]+)", listed[1]) if listed else []
+                self.assertRegex(text, rf"Examples?:[^\0]*\n  .*\bcbtctl {' '.join(names)}\b", names)
+            listed = re.findall(r"\n(?!Options|Positionals|Example)[A-Z][\w ]+:\n((?:  .*\n)+)", text)
+            found = re.findall(r"(?m)^  ([\w-]+)", "".join(listed))
             return 1 + sum(subcommands(*names, name) for name in found)
 
         self.assertGreaterEqual(subcommands(), 22)
@@ -134,7 +134,7 @@ class Errors(support.CbtTest):
             done = subprocess.run(["sh", "-c", shell, "sh", support.CBT, *command],
                                   stderr=subprocess.PIPE, check=False)
             self.assertEqual(done.returncode, 3, command)
-            self.assertRegex(done.stderr, rb"\Acbt: [^\n]+\n\Z")
+            self.assertRegex(done.stderr, rb"\Acbtctl: [^\n]+\n\Z")
         # A file opened meanwhile must not get stdout's descriptor.
         with open(self.path("out"), "rb") as out, open(self.target, "rb") as target:
             self.assertEqual(out.read(), target.read())
@@ -195,7 +195,7 @@ class Apply(support.CbtTest):
         done = subprocess.run(["bash", "-c", limit, "bash", support.CBT, "apply", self.base,
                                self.target, out], stderr=subprocess.PIPE, check=False)
         self.assertEqual(done.returncode, 3, done)
-        self.assertRegex(support.own(done.stderr.decode()), r"\Acbt: apply: [^\n]+\n\Z")
+        self.assertRegex(support.own(done.stderr.decode()), r"\Acbtctl: apply: [^\n]+\n\Z")
         self.assertEqual(self.contents(out), b"precious")
         self.assertEqual(sorted(os.listdir(self.folder)), ["base", "out", "target"])
 

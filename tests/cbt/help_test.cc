@@ -54,5 +54,28 @@ TEST(HelpFormatterTest, ShowsHowOftenArgumentsMayBeGiven) {
   EXPECT_NE(help.find("--one N"), std::string::npos) << help;
 }
 
+TEST(WrappedHelpTest, BreaksDescriptionsAndParagraphsBetweenWords) {
+  const std::string option = "  --from NAME                   one two three four five six seven\n";
+  EXPECT_EQ(WrappedHelp(option, 80), option);
+  EXPECT_EQ(WrappedHelp(option, 52),
+            "  --from NAME                   one two three four\n"
+            "                                five six seven\n");
+  EXPECT_EQ(WrappedHelp(std::string(32, ' ') + "one two three four five\n\n", 52),
+            std::string(32, ' ') + "one two three four\n" + std::string(32, ' ') + "five\n\n");
+  const std::string paragraph = "A paragraph of words, each of which is short enough for a line.\n";
+  EXPECT_EQ(WrappedHelp(paragraph, 52),
+            "A paragraph of words, each of which is short enough\nfor a line.\n");
+}
+
+TEST(WrappedHelpTest, LeavesExamplesLongWordsAndNarrowTerminalsAlone) {
+  const std::string example =
+      "  cbtctl delta vol1/monday.img vol1/tuesday.img --from image --format csv\n";
+  EXPECT_EQ(WrappedHelp(example, 52), example);
+  const std::string word = "  --from NAME                   " + std::string(60, 'x') + "\n";
+  EXPECT_EQ(WrappedHelp(word, 60), word);
+  const std::string option = "  --from NAME                   one two three four five six seven\n";
+  EXPECT_EQ(WrappedHelp(option, 40), option);
+}
+
 }  // namespace help_test
 }  // namespace cbt::cli

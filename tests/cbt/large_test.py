@@ -111,7 +111,7 @@ class Changing(support.CbtTest):
         change(data)
         stdout, stderr = child.communicate(timeout=60)
         self.assertEqual(child.returncode, 3, (form, stdout[-200:], stderr))
-        self.assertRegex(stderr, rb"\Acbt: [^\n]+: [^\n]+\n\Z")
+        self.assertRegex(stderr, rb"\Acbtctl: [^\n]+: [^\n]+\n\Z")
         return stdout.decode().splitlines()
 
     def test_truncated_image(self):

@@ -436,7 +436,7 @@ class OpenStreams(ServeTest):
     def check_error(self, client, text, stderr):
         self.assertEqual(client.returncode, 3, stderr)
         self.assertRegex(text.splitlines()[-1], r'\A\{"error":".*"\}\Z')
-        self.assertRegex(stderr.splitlines()[-1], r"\Acbt: list: [^\n]+\Z")
+        self.assertRegex(stderr.splitlines()[-1], r"\Acbtctl: list: [^\n]+\Z")
 
     def check_whole(self, client, stderr_pattern):
         text, stderr = self.finish(client)

@@ -341,7 +341,7 @@ class Process(ServicesTest):
         self.assertIsNone(server.poll())
         server.send_signal(signal.SIGTERM)
         self.assertEqual(server.wait(60), 3, self.log())
-        self.assertIn("\ncbt: serve: second signal: cancelling open streams\n", self.log())
+        self.assertIn("\ncbtctl: serve: second signal: cancelling open streams\n", self.log())
 
 
 class Pages(ServicesTest):
@@ -389,7 +389,7 @@ class Pages(ServicesTest):
         status = json.loads(failed.stdout)["status"]
         self.assertEqual((failed.code, status["state"], status["changedBlockDeltas"]), (2, 2, []))
         self.assertIn("OUT_OF_RANGE", status["error"])
-        self.assertRegex(failed.stderr, r"\Acbt: list: [^\n]*past the last block\n\Z")
+        self.assertRegex(failed.stderr, r"\Acbtctl: list: [^\n]*past the last block\n\Z")
         out = self.path("object.cbm")
         for other in (("--output", out), ("--format", "json"), ("--style", "blocks"), ("--length", "1M"), ("--gap", "64K"),
                       ("--fallback", "1M")):
@@ -430,7 +430,7 @@ class Comforts(ServicesTest):
             result = support.run("list", server.address, "--snapshot", "ns/tue", "--base", "ns/gone",
                                  "--fallback", len(self.data), "--starting-offset", 4096, *part)
             self.assertEqual((result.code, result.stdout), (2, ""), result)
-            self.assertRegex(result.stderr, r"\Acbt: list: [^\n]*start from offset 0\n\Z")
+            self.assertRegex(result.stderr, r"\Acbtctl: list: [^\n]*start from offset 0\n\Z")
         # A part does not show what the proof covers.
         self.fails(2, "list", server.address, "--snapshot", "ns/tue", "--prove", "--length", "1M")
         self.fails(2, "list", server.address, "--snapshot", "ns/tue", "--prove", "--object")

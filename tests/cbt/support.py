@@ -157,17 +157,17 @@ class CbtTest(unittest.TestCase):
 
     def ok(self, *arguments, **options):
         result = run(*arguments, **options)
-        self.assertEqual(result.code, 0, f"cbt {arguments}: {result}")
-        self.assertEqual(result.stderr, "", f"cbt {arguments}: {result}")
+        self.assertEqual(result.code, 0, f"cbtctl {arguments}: {result}")
+        self.assertEqual(result.stderr, "", f"cbtctl {arguments}: {result}")
         return result.stdout
 
     def fails(self, code, *arguments, **options):
         """Checks the exit status, one line on stderr and nothing on stdout; returns the line."""
         result = run(*arguments, **options)
-        self.assertEqual(result.code, code, f"cbt {arguments}: {result}")
-        self.assertEqual(result.stdout, "", f"cbt {arguments}: {result}")
+        self.assertEqual(result.code, code, f"cbtctl {arguments}: {result}")
+        self.assertEqual(result.stdout, "", f"cbtctl {arguments}: {result}")
         stderr = own(result.stderr)
-        self.assertRegex(stderr, r"\Acbt: [^\n]+: [^\n]+\n\Z", f"cbt {arguments}: {result}")
+        self.assertRegex(stderr, r"\Acbtctl: [^\n]+: [^\n]+\n\Z", f"cbtctl {arguments}: {result}")
         return stderr
 
 

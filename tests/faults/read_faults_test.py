@@ -31,7 +31,7 @@ def tool(*names):
 
 def complaints(result):
     """Its stderr without the line about the detected format."""
-    return re.sub(rb"\Acbt: read as [^\n]*\n", b"", result.stderr)
+    return re.sub(rb"\Acbtctl: read as [^\n]*\n", b"", result.stderr)
 
 
 class ReadFaults(FaultsTest):
@@ -96,7 +96,7 @@ class ReadFaults(FaultsTest):
             self.assertEqual(complaints(result), b"")
         else:
             self.assertIn(result.returncode, (2, 3))
-            self.assertRegex(complaints(result).decode(), r"\Acbt: [^\n]+: [^\n]+\n\Z")
+            self.assertRegex(complaints(result).decode(), r"\Acbtctl: [^\n]+: [^\n]+\n\Z")
             self.assertTrue(expected.startswith(answer_in(result.stdout)))
             if kind not in library:
                 self.assertNotIn(kind, HARMLESS)

@@ -9,5 +9,5 @@ int main(int argc, char** argv) {
       argc, argv,
       {.name = "cbt-driver",
        .description = "Changed-block tracking: a CSI driver whose snapshots know their changes",
-       .commands = {AddDriver, AddVolumeHost}});
+       .commands = {{"Servers", {AddDriver, AddVolumeHost}}}});
 }
