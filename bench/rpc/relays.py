@@ -39,7 +39,7 @@ class World:
     """The plugin, the API server and the relays."""
 
     def __init__(self, build, folder, tuples):
-        self.cbt = str(pathlib.Path(build, "bin", "cbt"))
+        self.cbt = str(pathlib.Path(build, "bin", "cbtctl"))
         self.folder = folder
         self.processes = []
         self.parts = parts_of(build)

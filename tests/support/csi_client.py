@@ -7,7 +7,8 @@ import time
 
 import grpc
 
-SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "src", "driver")
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "programs",
+                      "driver")
 
 
 def generate(folder):
