@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/units.h"
 #include "cbt/version.h"
+#include "rpc/contract/identity.h"
 #include "rpc/outbound/provider_feed.h"
 #include "rpc/server/service_host.h"
 #include "rpc/transport/slice_pool.h"

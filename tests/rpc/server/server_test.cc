@@ -22,7 +22,7 @@
 #include "cbt/rpc/client.h"
 #include "cbt/version.h"
 #include "csi.pb.h"
-#include "rpc/server/identity_service.h"
+#include "rpc/contract/identity.h"
 #include "rpc/support/fixture.h"
 #include "rpc/transport/listen_address.h"
 #include "support/status.h"
