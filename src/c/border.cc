@@ -10,7 +10,7 @@
 
 #ifdef CBT_C_CHECKED
 #include <mutex>
-#include <unordered_set>
+#include <unordered_map>
 #endif
 
 namespace cbt::c {
@@ -115,7 +115,7 @@ namespace {
 
 struct LiveHandles {
   std::mutex mutex;
-  std::unordered_set<const Handle*> handles;
+  std::unordered_map<const Handle*, const char*> handles;
 };
 
 // Never destroyed: handles may be freed after the end of main().
@@ -126,9 +126,9 @@ LiveHandles& Live() {
 
 }  // namespace
 
-Handle::Handle() {
+Handle::Handle(const char* kind) {
   const std::lock_guard lock(Live().mutex);
-  Live().handles.insert(this);
+  Live().handles.emplace(this, kind);
 }
 
 Handle::~Handle() {
@@ -136,9 +136,10 @@ Handle::~Handle() {
   Live().handles.erase(this);
 }
 
-bool Handle::IsLive(const Handle* handle) {
+bool Handle::IsLive(const Handle* handle, const char* kind) {
   const std::lock_guard lock(Live().mutex);
-  return Live().handles.count(handle) != 0;
+  const auto found = Live().handles.find(handle);
+  return found != Live().handles.end() && found->second == kind;
 }
 #endif
 

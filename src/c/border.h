@@ -48,26 +48,29 @@ absl::Status IsNull(std::string_view name);
 // --- Handles
 //
 // Every handle has one of these as its base. Where CBT_C_CHECKED is defined (debug builds and
-// fuzzers), a list of live handles shows which were freed, or never made.
+// fuzzers), a list of live handles shows which were freed, or never made, or are of another kind:
+// memory is used again.
 class Handle {
  public:
+  // What kind of handle T is: the address counts.
+  template <typename T>
+  static constexpr char kKind = 0;
+
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
 
 #ifdef CBT_C_CHECKED
+  static bool IsLive(const Handle* handle, const char* kind);
+
  protected:
-  Handle();
+  explicit Handle(const char* kind);
   ~Handle();
-
- public:
-  static bool IsLive(const Handle* handle);
 #else
- protected:
-  Handle() = default;
-  ~Handle() = default;
+  static bool IsLive(const Handle*, const char*) noexcept { return true; }
 
- public:
-  static bool IsLive(const Handle*) noexcept { return true; }
+ protected:
+  explicit Handle(const char*) noexcept {}
+  ~Handle() = default;
 #endif
 };
 
@@ -77,7 +80,7 @@ template <typename T>
 absl::Status Check(const T* handle, std::string_view name) {
   if (handle == nullptr) [[unlikely]]
     return IsNull(name);
-  if (!Handle::IsLive(handle)) [[unlikely]]
+  if (!Handle::IsLive(handle, &Handle::kKind<T>)) [[unlikely]]
     return IsFreed(name);
   return absl::OkStatus();
 }
@@ -85,7 +88,7 @@ absl::Status Check(const T* handle, std::string_view name) {
 // For functions that can't fail.
 template <typename T>
 bool Usable(const T* handle) noexcept {
-  return handle != nullptr && Handle::IsLive(handle);
+  return handle != nullptr && Handle::IsLive(handle, &Handle::kKind<T>);
 }
 
 template <typename T>
@@ -95,6 +98,10 @@ void Free(T* handle) noexcept {
 
 // A handle that one call at a time may use.
 class Exclusive : public Handle {
+ protected:
+  using Handle::Handle;
+  ~Exclusive() = default;
+
  public:
   // The right to use it; false if another call has it.
   class Use {

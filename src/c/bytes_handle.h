@@ -8,7 +8,7 @@
 #include "cbt/shared_bytes.h"
 
 struct cbt_bytes : cbt::c::Handle {
-  explicit cbt_bytes(cbt::SharedBytes kept) noexcept : bytes(std::move(kept)) {}
+  explicit cbt_bytes(cbt::SharedBytes kept) : Handle(&kKind<cbt_bytes>), bytes(std::move(kept)) {}
   const cbt::SharedBytes bytes;
 };
 

@@ -10,7 +10,10 @@
 #include "cbt/change_chain.h"
 
 struct cbt_chain : cbt::c::Handle {
-  explicit cbt_chain(std::unique_ptr<cbt::ChangeChain> made) : chain(std::move(made)) { List(); }
+  explicit cbt_chain(std::unique_ptr<cbt::ChangeChain> made)
+      : Handle(&kKind<cbt_chain>), chain(std::move(made)) {
+    List();
+  }
 
   // After each change.
   void List() { snapshots = chain->snapshots(); }

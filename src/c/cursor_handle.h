@@ -16,12 +16,11 @@
 #include "cbt/cursor.h"
 
 struct cbt_cursor : cbt::c::Exclusive {
-  explicit cbt_cursor(std::unique_ptr<cbt::ExtentCursor> made) noexcept : cursor(std::move(made)) {}
+  explicit cbt_cursor(std::unique_ptr<cbt::ExtentCursor> made)
+      : Exclusive(&kKind<cbt_cursor>), cursor(std::move(made)) {}
 
   // What lies in `batch` from `taken` on was fetched and not returned.
   size_t waiting() const noexcept { return batch.has_value() ? batch->size() - taken : 0; }
-
-  const std::unique_ptr<cbt::ExtentCursor>& get() const noexcept { return cursor; }
 
   std::unique_ptr<cbt::ExtentCursor> cursor;
   size_t batch_capacity = cbt::ExtentBatch::kDefaultCapacity;

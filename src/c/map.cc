@@ -9,7 +9,8 @@
 #include "cbt/change_map_file.h"
 
 struct cbt_map_builder : cbt::c::Exclusive {
-  explicit cbt_map_builder(cbt::ChangeMapBuilder made) : builder(std::move(made)) {}
+  explicit cbt_map_builder(cbt::ChangeMapBuilder made)
+      : Exclusive(&kKind<cbt_map_builder>), builder(std::move(made)) {}
   cbt::ChangeMapBuilder builder;
 };
 

@@ -11,7 +11,7 @@
 #include "cbt/change_map.h"
 
 struct cbt_map : cbt::c::Handle {
-  explicit cbt_map(cbt::ChangeMap made) : map(std::move(made)) {}
+  explicit cbt_map(cbt::ChangeMap made) : Handle(&kKind<cbt_map>), map(std::move(made)) {}
   cbt::ChangeMap map;
 };
 

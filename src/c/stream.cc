@@ -31,12 +31,16 @@
 
 // Both are made for one call of the provider.
 struct cbt_request : cbt::c::Handle {
+  cbt_request() : Handle(&kKind<cbt_request>) {}
+
   std::optional<std::string> base;
   std::string target;
   const cbt::StreamContext* context = nullptr;
 };
 
 struct cbt_answer : cbt::c::Handle {
+  cbt_answer() : Handle(&kKind<cbt_answer>) {}
+
   cbt::MetadataSource source;
 };
 
@@ -207,14 +211,14 @@ std::vector<cbt_metadata> Entries(const rpc::Metadata& metadata) {
 }  // namespace cbt::c
 
 struct cbt_service : cbt::c::Handle {
-  explicit cbt_service(std::shared_ptr<cbt::c::StreamService> made) noexcept
-      : service(std::move(made)) {}
+  explicit cbt_service(std::shared_ptr<cbt::c::StreamService> made)
+      : Handle(&kKind<cbt_service>), service(std::move(made)) {}
   const std::shared_ptr<cbt::c::StreamService> service;
 };
 
 struct cbt_stream : cbt::c::Exclusive {
-  explicit cbt_stream(std::shared_ptr<cbt::c::StreamService> of) noexcept
-      : service(std::move(of)) {}
+  explicit cbt_stream(std::shared_ptr<cbt::c::StreamService> of)
+      : Exclusive(&kKind<cbt_stream>), service(std::move(of)) {}
 
   // First: everything else may use the provider.
   const std::shared_ptr<cbt::c::StreamService> service;

@@ -12,7 +12,8 @@
 #include "cbt/change_tracker.h"
 
 struct cbt_tracker : cbt::c::Handle {
-  explicit cbt_tracker(std::unique_ptr<cbt::ChangeTracker> made) : tracker(std::move(made)) {}
+  explicit cbt_tracker(std::unique_ptr<cbt::ChangeTracker> made)
+      : Handle(&kKind<cbt_tracker>), tracker(std::move(made)) {}
   const std::unique_ptr<cbt::ChangeTracker> tracker;
 };
 

@@ -20,7 +20,9 @@
 
 struct cbt_checker : cbt::c::Exclusive {
   explicit cbt_checker(const cbt_checker_options& chosen)
-      : options(chosen), rules(chosen.starting_offset, chosen.max_results) {}
+      : Exclusive(&kKind<cbt_checker>),
+        options(chosen),
+        rules(chosen.starting_offset, chosen.max_results) {}
 
   const cbt_checker_options options;
   cbt::StreamChecker rules;
