@@ -205,7 +205,7 @@ def tables(groups):
 
 
 def targets(groups, path):
-    """Rows of targets.csv, each with its measurement and whether it is met."""
+    """Rows of targets.csv, each with its measurement, and if it is not met the reason why it is open."""
     text = ["| target | limit | measured | |", "| --- | --- | --- | --- |"]
     with open(path, newline="", encoding="utf-8") as file:
         for target in csv.DictReader(file):
@@ -236,8 +236,9 @@ def targets(groups, path):
             met = worst <= limit if most else worst >= limit
             shown = f"{worst:.3g}" + (f" ({where})" if len(found) > 1 else "")
             sign = "at most" if most else "at least"
+            why = f": {target['open']}" if target["open"] else ""
             text.append(f"| {target['what']} | {sign} {target['limit']} | {shown} | "
-                        f"{'met' if met else '**not met**'} |")
+                        f"{'met' if met else f'**not met**{why}'} |")
     return "\n".join(text) + "\n"
 
 

@@ -51,6 +51,7 @@ function(cbt_pkgconfig_dependencies component)
   set(libs "")
   foreach(link IN LISTS links)
     string(REGEX REPLACE "^\\$<LINK_ONLY:(.*)>$" "\\1" link "${link}")
+    string(REGEX REPLACE "^\\$<INSTALL_INTERFACE:(.*)>$" "\\1" link "${link}")
     if(link MATCHES "^\\$<BUILD_INTERFACE:")
       continue()
     elseif(link MATCHES "^cbt(_|::)(core|source|rpc)$")
@@ -63,8 +64,6 @@ function(cbt_pkgconfig_dependencies component)
       list(APPEND libs -l${CMAKE_MATCH_1})  # has no .pc file of its own
     elseif(link STREQUAL "prometheus-cpp::core")
       list(APPEND requires prometheus-cpp-core)
-    elseif(link STREQUAL "spdlog::spdlog")
-      list(APPEND requires spdlog)
     elseif(link STREQUAL "OpenSSL::Crypto")
       list(APPEND requires libcrypto)
     elseif(link STREQUAL "protobuf::libprotobuf")
@@ -142,8 +141,8 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cbt DESTINATION ${CMAKE_INSTALL_
         FILES_MATCHING PATTERN "*.h" PATTERN c EXCLUDE PATTERN rpc EXCLUDE PATTERN ops EXCLUDE PATTERN grpc EXCLUDE
                              PATTERN kube EXCLUDE PATTERN roaring.h EXCLUDE)
 if(CBT_WITH_ROARING)
-  install(FILES ${PROJECT_SOURCE_DIR}/include/cbt/roaring.h
-          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cbt)
+  install(FILES ${PROJECT_SOURCE_DIR}/include/cbt/bridge/roaring.h
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cbt/bridge)
 endif()
 if(CBT_WITH_RPC)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cbt/rpc ${PROJECT_SOURCE_DIR}/include/cbt/ops
@@ -167,11 +166,16 @@ if(CBT_HAS_NBDKIT)
   install(TARGETS cbt_nbdkit_plugin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/nbdkit/plugins)
 endif()
 
-# Laid out as in the source tree, so that links between documents work.
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
-        DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR}
-        FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.json")
+# Laid out as in the source tree, so that links between documents work; tests/lint/links.py checks
+# that they lead to nothing else.
+file(GLOB cbt_pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/*.md)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${cbt_pages} DESTINATION ${CMAKE_INSTALL_DOCDIR}
+        COMPONENT documents)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents
+        FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.json" PATTERN site EXCLUDE)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/deploy/kubernetes DESTINATION ${CMAKE_INSTALL_DOCDIR}/deploy
+        COMPONENT documents)
 
 # The contracts, for code generation in any language. gRPC's own services come with gRPC.
 set(cbt_proto_dir ${CMAKE_INSTALL_DATADIR}/cbt/proto)

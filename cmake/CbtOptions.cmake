@@ -1,13 +1,15 @@
 # Every option of the build. Options for developers of this project are off when it is built as part
 # of another one.
+include(CMakeDependentOption)
 option(CBT_WITH_RPC "Build cbt::rpc, servers and clients of gRPC's protocol" ON)
-option(CBT_WITH_GRPC "Build cbt::grpc, services for gRPC servers of others" ${CBT_WITH_RPC})
+cmake_dependent_option(CBT_WITH_GRPC "Build cbt::grpc, services for gRPC servers of others" ON CBT_WITH_RPC OFF)
 option(CBT_WITH_KUBE "Build cbt::kube, a client of the Kubernetes API, where its libraries are found" ON)
 option(CBT_WITH_ROARING "Offer cbt::roaring, the bridge to CRoaring's bitmaps (headers only)" ON)
 option(CBT_WITH_C "Build libcbt.so and libcbt.a, the C interface; needs cbt::rpc" ${PROJECT_IS_TOP_LEVEL})
 option(CBT_BUILD_TOOLS "Build the cbt command" ${PROJECT_IS_TOP_LEVEL})
+option(CBT_STATIC_LIBRARIES "Programs contain abseil and yaml-cpp where the system has archives of them" ON)
 option(CBT_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
-option(CBT_TEST_RPC "Build the tests of cbt::rpc too" ${CBT_WITH_RPC})
+cmake_dependent_option(CBT_TEST_RPC "Build the tests of cbt::rpc too" ON CBT_WITH_RPC OFF)
 option(CBT_BUILD_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(CBT_BUILD_FUZZERS "Build the libFuzzer targets (clang)" OFF)
 option(CBT_INSTALL "Make install targets" ${PROJECT_IS_TOP_LEVEL})

@@ -1,6 +1,8 @@
-"""Generates man pages and completions for bash, zsh and fish from the output of `cbt describe`.
+"""Generates man pages and completions for bash, zsh and fish from the output of `PROGRAM describe`.
 
-  describe.py CBT OUTPUT    OUTPUT/man/*.1, OUTPUT/completions/{bash/cbt,zsh/_cbt,fish/cbt.fish}
+  describe.py PROGRAM OUTPUT    OUTPUT/man/*.1, OUTPUT/completions/{bash/NAME,zsh/_NAME,fish/NAME.fish}
+
+OUTPUT is for one program.
 """
 
 import datetime
@@ -32,8 +34,8 @@ def roff(text):
     return "\\&" + text if text[:1] in (".", "'") else text
 
 
-def synopsis(path, command):
-    words = [f".B {roff(' '.join(('cbt',) + path))}"]
+def synopsis(program, path, command):
+    words = [f".B {roff(' '.join((program,) + path))}"]
     if command["subcommands"]:
         return words + [".I SUBCOMMAND", "[OPTIONS]"]
     words.append("[OPTIONS]")
@@ -61,13 +63,13 @@ def items(options):
         yield text or "\\&"
 
 
-def man_page(path, command, version, date):
-    name = "-".join(("cbt",) + path)
-    yield f'.TH {roff(name.upper())} 1 {date} "cbt {version}" "User Commands"'
+def man_page(program, path, command, version, date):
+    name = "-".join((program,) + path)
+    yield f'.TH {roff(name.upper())} 1 {date} "{program} {version}" "User Commands"'
     yield ".SH NAME"
     yield f"{roff(name)} \\- {roff(first_line(command['description']))}"
     yield ".SH SYNOPSIS"
-    yield from synopsis(path, command)
+    yield from synopsis(program, path, command)
     rest = command["description"].split("\n")[1:]
     if rest:
         yield ".SH DESCRIPTION"
@@ -92,12 +94,17 @@ def man_page(path, command, version, date):
     yield ".SH EXIT STATUS"
     yield "0: success. 1: the answer is \"no\". 2: wrong usage or bad input. 3: input/output or network failure."
     yield ".SH SEE ALSO"
-    others = ["cbt"] if path else [f"cbt\\-{sub['name']}" for sub in command["subcommands"]]
+    others = [roff(program)] if path else [roff(f"{program}-{sub['name']}") for sub in command["subcommands"]]
     for index, other in enumerate(others):
         yield f".BR {other} (1)" + ("," if index + 1 < len(others) else "")
 
 
 # Completions.
+
+def function_of(name):
+    """The name of a program as the name of a shell's function."""
+    return name.replace("-", "_")
+
 
 def takes_files(option):
     return option["type"] in FILES or "positional" in option
@@ -127,8 +134,9 @@ def bash_value(option):
 
 
 def bash(root):
-    yield "# Completion of cbt for bash; generated."
-    yield "_cbt() {"
+    name = root["name"]
+    yield f"# Completion of {name} for bash; generated."
+    yield f"_{function_of(name)}() {{"
     yield "  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}"
     yield "  local command= words= choices= prefix= files= index"
     yield "  # --option=value is three words here."
@@ -167,7 +175,7 @@ def bash(root):
     yield "    mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -- \"$current\")"
     yield "  fi"
     yield "}"
-    yield "complete -o filenames -F _cbt cbt"
+    yield f"complete -o filenames -F _{function_of(name)} {name}"
 
 
 def zsh_quote(text):
@@ -201,8 +209,8 @@ def zsh_option(option):
 
 
 def zsh(root):
-    yield "#compdef cbt"
-    yield "# Completion of cbt for zsh; generated."
+    yield f"#compdef {root['name']}"
+    yield f"# Completion of {root['name']} for zsh; generated."
     yield "local command= depth=0 index"
     yield "for ((index = 2; index < CURRENT; ++index)); do"
     yield "  case \"$command $words[index]\" in"
@@ -247,8 +255,10 @@ def fish_value(option):
 
 
 def fish(root):
-    yield "# Completion of cbt for fish; generated."
-    yield "function __cbt_command"
+    name = root["name"]
+    function = f"__{function_of(name)}_command"
+    yield f"# Completion of {name} for fish; generated."
+    yield f"function {function}"
     yield "    set -l command ''"
     yield "    for word in (commandline -opc)[2..-1]"
     yield "        switch \"$command $word\""
@@ -261,14 +271,14 @@ def fish(root):
     yield "    test \"$command\" = \"$argv[1]\""
     yield "end"
     for path, command in walk(root):
-        start = f"complete -c cbt -n \"__cbt_command '{' '.join(path)}'\""
+        start = f"complete -c {name} -n \"{function} '{' '.join(path)}'\""
         if command["subcommands"]:
             yield f"{start} -f"
         for sub in command["subcommands"]:
             yield f"{start} -a {sub['name']} -d {fish_quote(first_line(sub['description']))}"
         for option in command["options"]:
-            names = "".join(f" -l {name[2:]}" if name.startswith("--") else f" -s {name[1:]}"
-                            for name in option["names"])
+            names = "".join(f" -l {one[2:]}" if one.startswith("--") else f" -s {one[1:]}"
+                            for one in option["names"])
             if names:
                 yield f"{start}{names}{fish_value(option)} -d {fish_quote(first_line(option['description']))}"
 
@@ -287,12 +297,12 @@ def main():
     for old in (output / "man").glob("*.1"):
         old.unlink()  # of a removed subcommand
     for path, command in walk(root):
-        write(output / "man" / ("-".join(("cbt",) + path) + ".1"),
-              man_page(path, command, version, day.strftime("%Y-%m-%d")))
-    write(output / "completions/zsh/_cbt", zsh(root))
-    write(output / "completions/fish/cbt.fish", fish(root))
+        write(output / "man" / ("-".join((root["name"],) + path) + ".1"),
+              man_page(root["name"], path, command, version, day.strftime("%Y-%m-%d")))
+    write(output / "completions/zsh" / f"_{root['name']}", zsh(root))
+    write(output / "completions/fish" / f"{root['name']}.fish", fish(root))
     # Written last: the build uses it as the sign that all files are complete.
-    write(output / "completions/bash/cbt", bash(root))
+    write(output / "completions/bash" / root["name"], bash(root))
 
 
 main()

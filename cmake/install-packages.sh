@@ -1,17 +1,23 @@
 #!/bin/sh
 # Installs the Debian packages of the named groups that are missing (cmake/packages.txt).
 #
-#   cmake/install-packages.sh GROUP...
+#   cmake/install-packages.sh [--check] GROUP...
 #
+# --check: installs nothing, and fails where packages are missing.
 # Quick and silent when nothing is missing. Needs root or a sudo that asks no password to install; says
 # what is missing and fails otherwise. Where there is no dpkg it checks nothing: CMake names there
 # what it can't find.
 set -eu
 
 list=$(dirname "$0")/packages.txt
+check=
+if [ "${1:-}" = --check ]; then
+  check=1
+  shift
+fi
 
 if [ $# -eq 0 ]; then
-  echo "usage: $0 GROUP... (groups stand in $list)" >&2
+  echo "usage: $0 [--check] GROUP... (groups stand in $list)" >&2
   exit 2
 fi
 
@@ -57,6 +63,12 @@ installed $package
   esac
 done
 [ -n "$missing" ] || exit 0
+
+if [ -n "$check" ]; then
+  echo "missing packages:$missing" >&2
+  echo "\`make deps DEPS=\"$*\"\` installs them, as root or with sudo" >&2
+  exit 1
+fi
 
 give_up() {
   echo "install-packages: missing packages:$missing ($1)" >&2

@@ -4,7 +4,7 @@
 #   cmake/lint.sh BUILD_TREE JOBS CHECK...
 #
 #   format    clang-format, check only: every C++ file of the tree
-#   tidy      clang-tidy: src/ and, through what it includes, include/
+#   tidy      clang-tidy: src/, programs/ and, through what it includes, include/
 #   cppcheck  the same with cppcheck
 # BUILD_TREE is a configured and built tree: its compile_commands.json says how files are compiled.
 set -eu
@@ -38,7 +38,7 @@ if asked format; then
   if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then
     files=$(git ls-files --cached --others --exclude-standard -- '*.cc' '*.h')
   else
-    files=$(find include src tests bench fuzz -name '*.cc' -o -name '*.h')
+    files=$(find include src programs tests bench fuzz -name '*.cc' -o -name '*.h')
   fi
   files=$(for file in $files; do [ ! -f "$file" ] || echo "$file"; done)
   echo "clang-format: $(echo "$files" | wc -l) files"
@@ -51,7 +51,7 @@ mkdir -p "$commands"
 cmake/compile_commands.py "$build" "$commands/compile_commands.json"
 
 if asked tidy; then
-  sources=$(sed -n "s|^ *\"file\": \"\\($root/src/.*\\.cc\\)\",*\$|\\1|p" \
+  sources=$(sed -n "s|^ *\"file\": \"\\($root/\\(src\\|programs\\)/.*\\.cc\\)\",*\$|\\1|p" \
     "$commands/compile_commands.json" | sort -u)
   echo "clang-tidy: $(echo "$sources" | wc -l) files"
   echo "$sources" | for_each 1 clang-tidy --quiet -p "$commands" --extra-arg=-Wno-unknown-warning-option ||
@@ -61,10 +61,10 @@ fi
 if asked cppcheck; then
   # Tests are excluded: it does not understand the macros of property tests. cppcheck.txt lists,
   # with reasons, what it must not report. It caches results of unchanged files.
-  echo "cppcheck: src/ and include/"
+  echo "cppcheck: src/, programs/ and include/"
   cppcheck --quiet -j "$jobs" --std=c++20 --enable=warning,performance,portability,style \
     --suppressions-list=cmake/cppcheck.txt --inline-suppr --cppcheck-build-dir="$commands" \
-    --project="$commands/compile_commands.json" --file-filter="$root/src/*" --error-exitcode=1 \
+    --project="$commands/compile_commands.json" --file-filter="$root/src/*" --file-filter="$root/programs/*" --error-exitcode=1 \
     --template='{file}:{line}: {severity}: {message} [{id}]' || failed=1
 fi
 

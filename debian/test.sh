@@ -64,23 +64,29 @@ inside sh -euc '
   cbt apply base.img target.img out.img >/dev/null
   cmp target.img out.img'
 
-step "the sidecar in it, and what it needs in Kubernetes"
+step "what it loads is only recommended, and is named where it is missing"
 inside sh -euc '
   cd /tmp
-  ln -s /usr/bin/cbt csi-snapshot-metadata
-  ./csi-snapshot-metadata --help | grep -q -e --csi-address
+  ! cbt allocated nbd://localhost/volume 2>refusal
+  grep -q "package libnbd0" refusal
+  ! cbt sidecar 2>refusal
+  grep -q "cbt-cluster sidecar" refusal'
+
+step "the servers of a cluster, a package of its own, and what they need in Kubernetes"
+inside sh -c 'apt-get -q -y install --no-install-recommends /packages/cbt-cluster_*.deb >/dev/null'
+inside sh -euc '
+  cd /tmp
+  csi-snapshot-metadata --help | grep -q -e --csi-address
   # Go spells flags with one dash too, and an unknown one is an error.
-  ! ./csi-snapshot-metadata -no-such-flag 2>refusal
+  ! csi-snapshot-metadata -no-such-flag 2>refusal
   grep -q no-such-flag refusal
-  test -s /usr/share/doc/cbt/examples/kubernetes/sidecar/cluster-role.yaml'
+  test -s /usr/share/doc/cbt-cluster/examples/kubernetes/sidecar/cluster-role.yaml'
 
 step "the driver, a package of its own"
 inside sh -euc '
   cd /tmp
-  ! cbt driver --endpoint unix:///tmp/csi.sock --node-id n --state-dir /tmp/state 2>refusal
-  grep -q "package cbt-driver" refusal
   apt-get -q -y install --no-install-recommends /packages/cbt-driver_*.deb >/dev/null
-  cbt driver --endpoint unix:///tmp/csi.sock --node-id n --state-dir /tmp/state &
+  cbt-driver driver --endpoint unix:///tmp/csi.sock --node-id n --state-dir /tmp/state &
   for _ in $(seq 100); do test -S csi.sock && break; sleep 0.1; done
   test -S csi.sock
   kill $!
@@ -89,7 +95,7 @@ inside sh -euc '
 step "read its man pages, and complete a line in each shell"
 inside sh -c 'apt-get -q -y install --no-install-recommends man-db bash-completion zsh fish >/dev/null'
 inside sh -euc '
-  man -w cbt cbt-delta cbt-map-info cbt-sidecar
+  man -w cbt cbt-delta cbt-map-info cbt-cluster-sidecar cbt-driver-volume-host
   MANWIDTH=80 man --warnings cbt-delta 2>/tmp/warnings | grep -q -e --block-size
   if [ -s /tmp/warnings ]; then cat /tmp/warnings >&2; exit 1; fi
   fish -c "complete -C \"cbt delta --format nd\"" | grep -q ^ndjson'
@@ -138,12 +144,13 @@ END
   protoc --proto_path=/usr/share/cbt/proto --descriptor_set_out=/dev/null csi.proto
   test -s /usr/share/doc/cbt-doc/html/index.html
   test -s /usr/share/doc/cbt-doc/README.md'
+python3 -B "$source/tests/lint/links.py" --root "$root/usr/share/doc/cbt-doc"
 
 step "remove them: nothing is left"
 # Files only: folders are shared with other packages.
-inside sh -c 'for file in $(dpkg -L cbt cbt-driver libcbt-dev cbt-doc); do [ -d "$file" ] || echo "$file"; done' >"$root/installed"
+inside sh -c 'for file in $(dpkg -L cbt cbt-cluster cbt-driver libcbt-dev cbt-doc); do [ -d "$file" ] || echo "$file"; done' >"$root/installed"
 (($(wc -l <"$root/installed") > 500)) || { echo "deb-test: too few files are installed" >&2; exit 1; }
-inside sh -c 'apt-get -q -y purge cbt cbt-driver libcbt-dev cbt-doc >/dev/null'
+inside sh -c 'apt-get -q -y purge cbt cbt-cluster cbt-driver libcbt-dev cbt-doc >/dev/null'
 left=$(cd "$root"
   while read -r file; do [[ ! -e .$file ]] || echo "$file"; done <installed
   find usr etc var/lib -xdev \( -name 'libcbt*' -o -name 'cbt' -o -name 'cbt-doc' \) -print)

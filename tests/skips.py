@@ -46,6 +46,9 @@ def lacks(condition):
         return name not in words_of("/proc/filesystems")
     if kind == "variable":
         return not os.environ.get(name)
+    if kind == "asset":
+        assets = os.environ.get("KUBEBUILDER_ASSETS")
+        return not assets or not os.path.exists(os.path.join(assets, name))
     sys.exit(f"may_skip.txt: unknown condition {condition}")
 
 
@@ -82,6 +85,14 @@ def self_test():
     assert expected == 5 and len(findings) == 4, (findings, expected)
     assert "not in tests/may_skip.txt" in findings[0] and all("has what it needs" in line for line in findings[1:]), findings
     with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "etcd").touch()
+        assets = os.environ.pop("KUBEBUILDER_ASSETS", None)
+        assert lacks("asset:etcd")
+        os.environ["KUBEBUILDER_ASSETS"] = folder
+        assert not lacks("asset:etcd") and lacks("asset:kubelet")
+        os.environ.pop("KUBEBUILDER_ASSETS")
+        if assets is not None:
+            os.environ["KUBEBUILDER_ASSETS"] = assets
         assert main(folder) == 0, "a run without skips is green"
         pathlib.Path(folder, "skips.txt").write_text("q/r_test\tA.B\tr\n", encoding="utf-8")
         assert main(folder) == 1

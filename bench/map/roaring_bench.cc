@@ -1,4 +1,4 @@
-// The cost of converting a change map to CRoaring and back (cbt/roaring.h).
+// The cost of converting a change map to CRoaring and back (cbt/bridge/roaring.h).
 //
 //   to_roaring/<pattern>/<blocks>/...     a map as a roaring_bitmap_t
 //   from_roaring/<pattern>/<blocks>/...   and back, validated
@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "bench/support/bitmaps.h"
+#include "cbt/bridge/roaring.h"
 #include "cbt/change_map.h"
 #include "cbt/cursor.h"
-#include "cbt/roaring.h"
 #include "cbt/units.h"
 
 namespace cbt::bench {

@@ -15,7 +15,7 @@
 #include "cbt/bitmap.h"
 #include "cbt/transform.h"
 #include "rpc/transport/message_builder.h"
-#include "tests/rpc/transport/http2/certificates.h"
+#include "tests/net/certificates.h"
 
 namespace cbt::bench {
 namespace {

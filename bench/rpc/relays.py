@@ -3,7 +3,7 @@
   python3 bench/rpc/relays.py build/release [--tuples N] [--rounds N]
 
 A plugin (`cbt serve`) streams blocks; `cbt list` reads them directly, through `cbt relay`, through
-`cbt sidecar`, and through the Go sidecar if CBT_PEER_SIDECAR names its program. All relays speak TLS
+`cbt-cluster sidecar`, and through the Go sidecar if CBT_PEER_SIDECAR names its program. All relays speak TLS
 and ask the same API server, which is a fake. They take turns, so that a machine that becomes slower
 hits all. Prints the medians of: seconds that the client takes; processor seconds and page faults of
 the relay; and their ratios to the Go sidecar's.
@@ -24,7 +24,7 @@ DRIVER = "images.cbt.example.com"
 
 def parts_of(build):
     sys.path[:0] = [str(pathlib.Path(build, "tests", "interop")),
-                    str(PROJECT / "tests" / "kube" / "sidecar")]
+                    str(PROJECT / "tests" / "sidecar")]
     import parts  # pylint: disable=import-outside-toplevel,import-error
     return parts
 
@@ -125,7 +125,7 @@ def main():
         try:
             world.certify()
             ways = {"direct": (None, None), "cbt relay": world.relay(),
-                    "cbt sidecar": world.sidecar([world.cbt, "sidecar"])}
+                    "cbt-cluster sidecar": world.sidecar([world.parts.cluster(world.cbt), "sidecar"])}
             if os.environ.get("CBT_PEER_SIDECAR"):
                 ways["Go sidecar"] = world.sidecar([os.environ["CBT_PEER_SIDECAR"]])
             rows = {way: [] for way in ways}

@@ -162,7 +162,7 @@ void Relayed(benchmark::State& state, bool blocks, Path path, uint32_t max_resul
   rpc::RelayOptions options;
   options.listen = Listen(path);
   options.plugin = server->address();
-  options.apis = {rpc::Api::kCsi};
+  options.service.apis = {rpc::Api::kCsi};
   options.check_tuples = check;
   const auto relay = rpc::Relay::Start(options);
   Check(relay.ok(), "no relay");

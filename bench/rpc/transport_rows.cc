@@ -18,11 +18,11 @@
 #include "bench/rpc/grpc_peer.h"
 #include "bench/rpc/parts.h"
 #include "cbt/units.h"
+#include "net/listen_address.h"
 #include "rpc/client/connect.h"
+#include "rpc/http2/server.h"
+#include "rpc/http2/tls_options.h"
 #include "rpc/transport/client_call.h"
-#include "rpc/transport/http2/server.h"
-#include "rpc/transport/http2/tls_context.h"
-#include "rpc/transport/listen_address.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::bench {
@@ -53,21 +53,21 @@ class Sender final : public rpc::CallHandler {
  public:
   Sender(rpc::ServerCall& call, const std::vector<absl::Cord>& messages)
       : call_(call), messages_(messages) {
-    call_.StartRead();
-  }
-  void OnReadDone(bool ok, absl::Cord) override {
-    if (!ok) return call_.Finish(absl::CancelledError(""));
-    OnWriteDone(true);
+    Next();
   }
   void OnWriteDone(bool ok) override {
     if (!ok) return call_.Finish(absl::CancelledError(""));
-    if (left_ == 0) return call_.Finish(absl::OkStatus());
-    --left_;
-    call_.Write(messages_[left_ % messages_.size()]);
+    Next();
   }
   void OnDone() override { delete this; }
 
  private:
+  void Next() {
+    if (left_ == 0) return call_.Finish(absl::OkStatus());
+    --left_;
+    call_.Write(messages_[left_ % messages_.size()]);
+  }
+
   rpc::ServerCall& call_;
   const std::vector<absl::Cord>& messages_;
   size_t left_ = kCount;
@@ -79,9 +79,11 @@ class SenderService final : public rpc::Service {
     for (const std::string& message : messages.encoded) {
       messages_.push_back(absl::MakeCordFromExternal(message, [] {}));
     }
-    AddMethod(kPath, [this](rpc::ServerCall& call) -> absl::StatusOr<rpc::CallHandler*> {
-      return new Sender(call, messages_);
-    });
+    AddMethod(
+        kPath,
+        [this](rpc::ServerCall& call, const absl::Cord&) -> absl::StatusOr<rpc::CallHandler*> {
+          return new Sender(call, messages_);
+        });
   }
 
  private:
@@ -119,17 +121,17 @@ class Dropper final : public rpc::ClientCallHandler {
 
 void TransportOfCbt(benchmark::State& state, bool, Path path, uint32_t) {
   SenderService service(Some());
-  auto tls = rpc::http2::ServerTls::Create(ServerTls(path), {});
+  auto tls = rpc::http2::MakeServerTls(ServerTls(path), {});
   Check(tls.ok(), "no TLS");
   rpc::http2::NewServerSsl ssl;
   if (IsTls(path)) {
-    ssl = [&]() -> absl::StatusOr<rpc::http2::OwnedSsl> {
+    ssl = [&]() -> absl::StatusOr<net::OwnedSsl> {
       auto made = (*tls)->NewConnection();
       if (!made.ok()) return made.status();
-      return rpc::http2::OwnedSsl(made->release());
+      return net::OwnedSsl(made->release());
     };
   }
-  const auto address = rpc::ParseAddress(Listen(path));
+  const auto address = net::ParseAddress(Listen(path));
   Check(address.ok(), "no address");
   const auto server = rpc::http2::Server::Start(*address, {}, {&service}, ssl, {});
   Check(server.ok(), "no server");

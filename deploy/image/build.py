@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Builds a container image of the cbt command as an OCI archive, without a daemon and without a base image.
+"""Builds a container image of cbt-cluster or of cbt as an OCI archive, without a daemon and without a base image.
 
-The root holds the program, the shared libraries that it is linked with, their loader, the licences of
-all of them, and what the C library wants to find in /etc. The same inputs give the same bytes: times,
-owners, order and modes are fixed. SOURCE_DATE_EPOCH sets the times (default: 0).
+The root holds the program, the shared libraries that it is linked with, libcurl, which it loads for API
+servers, their loader, the licences of all of them, and what the C library wants to find in /etc. Not
+libnbd: it brings as much as all the rest, so `cbt` in its image reads no NBD servers. The same inputs
+give the same bytes: times, owners, order and modes are fixed. SOURCE_DATE_EPOCH sets the times
+(default: 0).
 
-  deploy/image/build.py --cbt build/release/bin/cbt --output build/image/csi-snapshot-metadata.tar
+  deploy/image/build.py --program build/release/bin/cbt-cluster --output build/image/csi-snapshot-metadata.tar
   skopeo copy oci-archive:build/image/csi-snapshot-metadata.tar docker://REGISTRY/NAME:TAG
 """
 
 import argparse
+import dataclasses
 import datetime
 import gzip
 import hashlib
@@ -28,6 +31,25 @@ PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file
 
 # e_machine of ELF: the architecture's name for OCI.
 MACHINES = {62: "amd64", 183: "arm64"}
+
+# Loaded while the programs run.
+LOADED = ("libcurl.so.4",)
+
+
+@dataclasses.dataclass
+class Image:
+    title: str
+    description: str
+    name: str  # of the program when it is started: itself, or a link to it
+    ports: tuple
+
+
+IMAGES = {
+    # By this name the program is the sidecar.
+    "cbt-cluster": Image("csi-snapshot-metadata", "Snapshot metadata of CSI drivers, beside a plugin",
+                         "csi-snapshot-metadata", ("50051/tcp", "8080/tcp")),
+    "cbt": Image("cbt", "Changed blocks of volumes and their snapshots", "cbt", ()),
+}
 
 PASSWD = f"root:x:0:0:root:/root:/sbin/nologin\ncbt:x:{USER}:{USER}:cbt:/:/sbin/nologin\n"
 GROUP = f"root:x:0:\ncbt:x:{USER}:\n"
@@ -59,6 +81,19 @@ def libraries(program):
         found = re.search(r"(/\S+) \(0x", line)
         if found:
             paths.append(found.group(1))
+    return paths
+
+
+def loaded_libraries(linked):
+    """The libraries of LOADED, which are beside those that are linked, with all that they need."""
+    folders = sorted({os.path.dirname(path) for path in linked})
+    paths = []
+    for name in LOADED:
+        found = [os.path.join(folder, name) for folder in folders
+                 if os.path.exists(os.path.join(folder, name))]
+        if not found:
+            fail(f"{name} is in none of {', '.join(folders)}")
+        paths += [found[0], *libraries(found[0])]
     return paths
 
 
@@ -128,21 +163,23 @@ def read(path):
         return file.read()
 
 
-def make_root(program):
+def make_root(program, image):
     root = Root()
     # As on a merged system: the loader's path is part of the program, and it looks for libraries in
     # its own folders without a cache.
     for name in ("bin", "lib", "lib64", "sbin"):
         root.folder(f"usr/{name}")
         root.link(name, f"usr/{name}")
-    root.file("usr/bin/cbt", read(program), 0o755)
-    # By this name the program is the sidecar.
-    root.link("usr/bin/csi-snapshot-metadata", "cbt")
-    linked = libraries(program)
-    for path in linked:
+    name = os.path.basename(program)
+    root.file(f"usr/bin/{name}", read(program), 0o755)
+    if image.name != name:
+        root.link(f"usr/bin/{image.name}", name)
+    used = libraries(program)
+    used += loaded_libraries(used)
+    for path in used:
         place = path if path.startswith("/usr/") else "/usr" + path
         root.file(place.lstrip("/"), read(path), 0o755)
-    for package, text in licences_of(linked).items():
+    for package, text in licences_of(used).items():
         root.file(f"usr/share/doc/{package}/copyright", text)
     root.file("usr/share/doc/libcbt/LICENSE", read(os.path.join(PROJECT, "LICENSE")))
     root.file("etc/passwd", PASSWD.encode())
@@ -155,10 +192,10 @@ def make_root(program):
     return root
 
 
-def make_archive(program, version, tag):
-    layer = make_root(program).tar()
+def make_archive(program, image, version, tag):
+    layer = make_root(program, image).tar()
     packed = io.BytesIO()
-    with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=6, mtime=0, filename="") as stream:
+    with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=9, mtime=0, filename="") as stream:
         stream.write(layer)
     blobs = {}
 
@@ -173,8 +210,8 @@ def make_archive(program, version, tag):
     created = datetime.datetime.fromtimestamp(EPOCH, datetime.timezone.utc).strftime(
         "%Y-%m-%dT%H:%M:%SZ")
     labels = {
-        "org.opencontainers.image.title": "csi-snapshot-metadata",
-        "org.opencontainers.image.description": "Snapshot metadata of CSI drivers, beside a plugin",
+        "org.opencontainers.image.title": image.title,
+        "org.opencontainers.image.description": image.description,
         "org.opencontainers.image.version": version,
     }
     platform = {"architecture": architecture(program), "os": "linux"}
@@ -183,10 +220,10 @@ def make_archive(program, version, tag):
         "created": created,
         "config": {
             "User": f"{USER}:{USER}",
-            "Entrypoint": ["/usr/bin/csi-snapshot-metadata"],
+            "Entrypoint": [f"/usr/bin/{image.name}"],
             "Env": ["PATH=/usr/bin"],
             "WorkingDir": "/",
-            "ExposedPorts": {"50051/tcp": {}, "8080/tcp": {}},
+            "ExposedPorts": {port: {} for port in image.ports},
             "StopSignal": "SIGTERM",
             "Labels": labels,
         },
@@ -217,13 +254,16 @@ def make_archive(program, version, tag):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cbt", required=True, help="the program")
+    parser.add_argument("--program", required=True, help="cbt-cluster or cbt")
     parser.add_argument("--output", required=True, help="the archive")
     parser.add_argument("--tag", default="latest", help="the image's reference in the archive")
     arguments = parser.parse_args()
     version = re.search(r'kVersion\[\] = "([0-9.]+)"',
                         read(os.path.join(PROJECT, "include/cbt/version.h")).decode()).group(1)
-    data, digest = make_archive(arguments.cbt, version, arguments.tag)
+    name = os.path.basename(arguments.program)
+    if name not in IMAGES:
+        fail(f"{arguments.program}: expected {' or '.join(IMAGES)}")
+    data, digest = make_archive(arguments.program, IMAGES[name], version, arguments.tag)
     folder = os.path.dirname(os.path.abspath(arguments.output))
     os.makedirs(folder, exist_ok=True)
     temporary = arguments.output + ".new"

@@ -3,7 +3,7 @@
 its links.
 
   build.py --output DIR [--stylesheet FILE]    the site in DIR/html
-  build.py --output DIR --warnings             only Doxygen's warnings; no site
+  build.py --output DIR --check                the same as a test: skipped without Doxygen
   build.py --output DIR --self-test            a bad comment and bad links must be found
 """
 
@@ -66,7 +66,7 @@ def layout(output):
     pages = {ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")}
     missing = sorted(pages - there)
     if missing:
-        sys.exit(f"docs: no row in docs/README.md or docs/log/README.md: {', '.join(map(str, missing))}")
+        sys.exit(f"docs: no row in docs/README.md: {', '.join(map(str, missing))}")
     text, count = re.subn('<tab type="pages"[^>]*>', lambda _: tree, path.read_text())
     if count != 1:
         sys.exit("docs: Doxygen's layout has no tab of pages")
@@ -74,7 +74,7 @@ def layout(output):
     return path
 
 
-def doxygen(arguments, *more):
+def doxygen(arguments, *more, site=True):
     output = arguments.output.resolve()
     # pages of an earlier run would be checked too
     shutil.rmtree(output / "html", ignore_errors=True)
@@ -84,8 +84,7 @@ def doxygen(arguments, *more):
     settings = [f"@INCLUDE = {ROOT / 'docs/site/Doxyfile'}", f"OUTPUT_DIRECTORY = {output}",
                 f"PROJECT_NUMBER = {version()}", f"LAYOUT_FILE = {layout(output)}",
                 f"FILTER_PATTERNS = *.h={rewrite} *.md={rewrite}"]
-    if arguments.warnings:
-        # Links are resolved when output is written; XML is the fastest.
+    if not site:  # only warnings
         settings += ["GENERATE_HTML = NO", "GENERATE_XML = YES", "XML_PROGRAMLISTING = NO"]
     if arguments.stylesheet:
         settings.append(f"HTML_EXTRA_STYLESHEET += {arguments.stylesheet.resolve()}")
@@ -113,11 +112,19 @@ class Page(html.parser.HTMLParser):
 NOT_WRITTEN = "#nested-classes"
 
 
+# Doxygen writes its own commands for headings and blocks, and shows them if it did not understand
+# what stands before.
+LEFT_OVER = re.compile(r"^@(?:sub)*section .*|^@(?:end)?code\b.*", re.MULTILINE)
+
+
 def broken_links(site):
-    """Links within the site whose page or anchor is missing. External links are not checked."""
+    """Links within the site whose page or anchor is missing, and headings that were not understood.
+    External links are not checked.
+    """
     pages = {path.resolve(): Page(path.read_text()) for path in sorted(site.rglob("*.html"))}
     found = []
     for path, page in pages.items():
+        found += [f"{path.name}: '{command}' is shown" for command in LEFT_OVER.findall(path.read_text())]
         for link in sorted(page.links):
             parts = urllib.parse.urlsplit(link)
             if parts.scheme or parts.netloc or link == NOT_WRITTEN:
@@ -137,13 +144,13 @@ def self_test(arguments):
     header, page = planted / "planted.h", planted / "planted.html"
     for comment, status in (("@param b a number", 1), ("@param a a number", 0)):
         header.write_text(f"/// @file\n\n/// A function.\n/// {comment}\nint Planted(int a);\n")
-        arguments.warnings = True
-        if bool(doxygen(arguments, f"INPUT = {header}")) != bool(status):
+        if bool(doxygen(arguments, f"INPUT = {header}", site=False)) != bool(status):
             sys.exit(f"docs: self-test: '{comment}' must give exit status {status}")
     page.write_text('<a id="here" href="#here"></a><a href="#gone"></a><a href="gone.html"></a>'
-                    '<a href="https://example.com/gone"></a>')
+                    '<a href="https://example.com/gone"></a>\n@section a A\n')
     _, found = broken_links(planted)
-    expected = ["planted.html: #gone: no such anchor", "planted.html: gone.html: no such file"]
+    expected = ["planted.html: '@section a A' is shown", "planted.html: #gone: no such anchor",
+                "planted.html: gone.html: no such file"]
     if found != expected:
         sys.exit(f"docs: self-test: found {found}, expected {expected}")
 
@@ -152,11 +159,11 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--output", type=pathlib.Path, required=True)
     parser.add_argument("--stylesheet", type=pathlib.Path)
-    parser.add_argument("--warnings", action="store_true")
+    parser.add_argument("--check", action="store_true")
     parser.add_argument("--self-test", action="store_true")
     arguments = parser.parse_args()
     if shutil.which("doxygen") is None:
-        if arguments.warnings or arguments.self_test:
+        if arguments.check or arguments.self_test:
             print("skipped: no doxygen")
             return
         sys.exit("docs: no doxygen (package doxygen)")
@@ -165,11 +172,12 @@ def main():
         return
     if doxygen(arguments) != 0:
         sys.exit("docs: Doxygen found something above")
-    if arguments.warnings:
-        return
+    # Search results are pages of their own, which Doxygen's extra stylesheets do not reach.
+    with open(arguments.output / "html/search/search.css", "a", encoding="utf-8") as file:
+        file.write((ROOT / "docs/site/search.css").read_text())
     count, found = broken_links(arguments.output / "html")
     if found:
-        sys.exit("\n".join(found) + f"\ndocs: {len(found)} broken links")
+        sys.exit("\n".join(found) + f"\ndocs: {len(found)} broken links or headings")
     print(f"docs: {count} pages, no broken link: {arguments.output}/html/index.html")
 
 

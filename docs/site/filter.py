@@ -13,6 +13,10 @@ MAIN_PAGE = pathlib.Path("README.md")
 FENCED = re.compile(r"(^[ ]*```.*?^[ ]*```[ ]*$)", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^(#{1,6})[ ]+(.*?)[ ]*$", re.MULTILINE)
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+# A public header in code font, outside of a link.
+PUBLIC_HEADER = re.compile(r"(?<!\[)`(cbt/[\w/]+\.h)`(?!\])")
+# Doxygen leaves the asterisks.
+BOLD_CODE = re.compile(r"\*\*`([^`]+)`\*\*")
 # Doxygen lists a friend operator, but does not write the target of the list's link.
 FRIEND = re.compile(r"^(\s*)friend (?!class )")
 COMMENT = re.compile(r"^(\s*)//(?!/)(.*)$")
@@ -35,16 +39,20 @@ def label_of(path, anchor=""):
 
 def link_for(page, match):
     image, text, target = match.groups()
+    text = " ".join(text.split())  # a line's end in the text of a link ends Doxygen's list or section
     if image or re.match(r"[a-z]+:", target):
-        return match.group()
+        return f"{image}[{text}]({target})"
     path, _, anchor = target.partition("#")
     found = (ROOT / page.parent / path).resolve().relative_to(ROOT) if path else page
     if found.suffix == ".md":
         label = "index" if found == MAIN_PAGE and not anchor else label_of(found, anchor)
         return f"[{text}](@ref {label})"
-    if found.parts[0] == "include" and found.suffix == ".h":
-        return f"[{text}](@ref {found.relative_to('include').as_posix()})"
     return text  # a file that only the source tree has
+
+
+def header_link(match):
+    name = match.group(1)
+    return f"[{name}](@ref {name})" if (ROOT / "include" / name).is_file() else match.group()
 
 
 def prose(page, text, seen):
@@ -62,7 +70,9 @@ def prose(page, text, seen):
         plain_words = LINK.sub(r"\2", words)
         return f"{marks} {plain_words} {{#{label}}}"
 
-    return LINK.sub(lambda match: link_for(page, match), HEADING.sub(heading, text))
+    text = LINK.sub(lambda match: link_for(page, match), HEADING.sub(heading, text))
+    text = BOLD_CODE.sub(r"<b>`\1`</b>", text)
+    return PUBLIC_HEADER.sub(header_link, text)
 
 
 def markdown(page, text):

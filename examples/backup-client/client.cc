@@ -13,12 +13,12 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
+#include <utility>
 #include <vector>
 
 #include "cbt/units.h"
 #include "checkpoint.h"
 
-// [copy]
 // Copies one range. Your backup application has something better here.
 absl::Status Copy(int volume, int backup, const cbt::Extent& range) {
   std::vector<char> data(cbt::kMiB);
@@ -35,7 +35,6 @@ absl::Status Copy(int volume, int backup, const cbt::Extent& range) {
   }
   return absl::OkStatus();
 }
-// [/copy]
 
 // [backup]
 // Continues at the checkpoint, and advances it.
@@ -79,7 +78,6 @@ absl::Status Backup(cbt::rpc::ListRequest request, int volume, int backup,
 }
 // [/backup]
 
-// [run]
 absl::Status Run(char** argv) {
   cbt::rpc::ListRequest request;
   request.address = argv[1];
@@ -90,7 +88,9 @@ absl::Status Run(char** argv) {
   const int backup = open(argv[5], O_WRONLY | O_CLOEXEC);
   if (backup < 0) return absl::ErrnoToStatus(errno, argv[5]);
   const std::string checkpoint = std::string(argv[5]) + ".checkpoint";
-  if (auto status = Backup(request, volume, backup, checkpoint); !status.ok()) return status;
+  if (auto status = Backup(std::move(request), volume, backup, checkpoint); !status.ok()) {
+    return status;
+  }
   // Complete: every message was checked, and the server proved that none is missing.
   if (unlink(checkpoint.c_str()) != 0 && errno != ENOENT) {
     return absl::ErrnoToStatus(errno, checkpoint);
@@ -111,4 +111,3 @@ int main(int argc, char** argv) {
   std::printf("complete\n");
   return 0;
 }
-// [/run]

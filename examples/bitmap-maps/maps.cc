@@ -18,7 +18,6 @@
 constexpr cbt::VolumeGeometry kVolume = {.capacity = cbt::kGiB, .granularity = 4 * cbt::kKiB};
 constexpr uint64_t kBlocks = kVolume.capacity / kVolume.granularity;
 
-// [map]
 absl::StatusOr<cbt::ChangeMap> ReadBitmap(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return absl::NotFoundError(absl::StrCat(path, ": cannot be opened"));
@@ -29,9 +28,7 @@ absl::StatusOr<cbt::ChangeMap> ReadBitmap(const std::string& path) {
   if (!bits.ok()) return bits.status();
   return cbt::ChangeMap::FromBitmap(*bits, kVolume);
 }
-// [/map]
 
-// [union]
 absl::Status Unite(const std::string& first, const std::string& second, const std::string& out) {
   auto monday = ReadBitmap(first);
   if (!monday.ok()) return monday.status();
@@ -46,7 +43,6 @@ absl::Status Unite(const std::string& first, const std::string& second, const st
               header->file_bytes);
   return absl::OkStatus();
 }
-// [/union]
 
 int main(int argc, char** argv) {
   if (argc != 4) {

@@ -49,7 +49,6 @@ absl::StatusOr<Bits> Changed(std::string_view base, std::string_view target) {
 
 }  // namespace storage
 
-// [provider]
 class MyProvider : public cbt::SnapshotProvider {
   absl::StatusOr<cbt::MetadataSource> OpenAllocated(std::string_view id,
                                                     const cbt::StreamContext&) override {
@@ -72,9 +71,7 @@ class MyProvider : public cbt::SnapshotProvider {
     return cbt::MetadataSource{.cursor = *std::move(cursor)};
   }
 };
-// [/provider]
 
-// [identity]
 // Existing code. Any style works: this class uses callbacks, the others block.
 class Identity final : public csi::v1::Identity::CallbackService {
   grpc::ServerUnaryReactor* GetPluginInfo(grpc::CallbackServerContext* context,
@@ -106,7 +103,6 @@ class Identity final : public csi::v1::Identity::CallbackService {
     return reactor;
   }
 };
-// [/identity]
 
 class Controller final : public csi::v1::Controller::Service {
   grpc::Status ControllerGetCapabilities(
@@ -122,7 +118,7 @@ class Controller final : public csi::v1::Controller::Service {
       csi::v1::Snapshot* const snapshot = response->add_entries()->mutable_snapshot();
       snapshot->set_snapshot_id(name);
       snapshot->set_source_volume_id("vol1");
-      snapshot->set_size_bytes(kBlocks * kBlock);
+      snapshot->set_size_bytes(storage::kBlocks * storage::kBlock);
       snapshot->set_ready_to_use(true);
     }
     return grpc::Status::OK;

@@ -16,7 +16,6 @@ using cbt::kube::Client;
 using cbt::kube::VolumeSnapshot;
 using cbt::kube::VolumeSnapshotContent;
 
-// [handle]
 // The handle of a snapshot that is ready and bound in both directions; otherwise why it has none.
 absl::StatusOr<std::string> HandleOf(Client& client, const VolumeSnapshot& snapshot) {
   if (!snapshot.status || !snapshot.status->ready_to_use.value_or(false) ||
@@ -34,7 +33,6 @@ absl::StatusOr<std::string> HandleOf(Client& client, const VolumeSnapshot& snaps
   }
   return *content->status->snapshot_handle;
 }
-// [/handle]
 
 absl::Status Print(const std::string& wanted) {
   // [list]

@@ -6,6 +6,7 @@
 #include "cbt/rpc/server.h"
 #include "storage.h"  // yours: what the storage's management API returns
 
+// [provider]
 class MyProvider : public cbt::SnapshotProvider {
   absl::StatusOr<cbt::MetadataSource> OpenAllocated(std::string_view id,
                                                     const cbt::StreamContext&) override {
@@ -25,6 +26,7 @@ class MyProvider : public cbt::SnapshotProvider {
     return cbt::MetadataSource{.cursor = *std::move(cursor)};
   }
 };
+// [/provider]
 
 int main(int argc, char** argv) {
   sigset_t stop;
@@ -34,9 +36,9 @@ int main(int argc, char** argv) {
   pthread_sigmask(SIG_BLOCK, &stop, nullptr);  // before the first thread starts
 
   MyProvider provider;
-  auto server = cbt::rpc::Server::Start(
-      provider,
-      {.listen = argc > 1 ? argv[1] : "unix:///csi/csi.sock", .plugin_name = "block.example.com"});
+  auto server =
+      cbt::rpc::Server::Start(provider, {.listen = argc > 1 ? argv[1] : "unix:///csi/csi.sock",
+                                         .service = {.plugin_name = "block.example.com"}});
   if (!server.ok()) {
     std::fprintf(stderr, "%s\n", server.status().ToString().c_str());
     return 1;

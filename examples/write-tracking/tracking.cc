@@ -69,7 +69,6 @@ absl::StatusOr<std::unique_ptr<cbt::ChangeTracker>> OpenTracker(Storage& storage
 }
 // [/open]
 
-// [run]
 // One of the threads that write.
 absl::Status WriteMany(cbt::ChangeTracker& tracker, Storage& storage, unsigned seed, bool crash) {
   std::minstd_rand random(seed);
@@ -109,4 +108,3 @@ int main(int argc, char** argv) {
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;
 }
-// [/run]

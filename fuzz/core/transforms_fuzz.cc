@@ -16,8 +16,8 @@
 #include "cbt/change_map.h"
 #include "cbt/transform.h"
 #include "fuzz/support/check.h"
-#include "reference/volume.h"
-#include "support/cursors.h"
+#include "tests/reference/volume.h"
+#include "tests/support/cursors.h"
 
 namespace {
 

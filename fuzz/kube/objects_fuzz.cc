@@ -12,8 +12,8 @@
 #include "cbt/kube/status.h"
 #include "fuzz/support/check.h"
 #include "kube/client/answer.h"
-#include "kube/config/exec_plugin.h"
-#include "kube/config/kubeconfig.h"
+#include "kube/client/exec_plugin.h"
+#include "kube/client/kubeconfig.h"
 
 namespace {
 

@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "base/checksum.h"
+#include "base/directory.h"
 #include "cbt/change_map_file.h"
 #include "fuzz/support/check.h"
 #include "fuzz/support/input.h"
 #include "map/chain/chain_manifest.h"
-#include "map/folder/folder.h"
 #include "map/map_cursor.h"
 #include "map/map_file.h"
 #include "map/tracker/region_log.h"

@@ -9,7 +9,7 @@
 #include "cbt/units.h"
 #include "fuzz/support/blocks.h"
 #include "fuzz/support/check.h"
-#include "reference/portable_roaring.h"
+#include "tests/reference/portable_roaring.h"
 
 namespace {
 

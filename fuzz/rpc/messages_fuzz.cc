@@ -11,10 +11,10 @@
 #include "absl/strings/cord.h"
 #include "fuzz/support/check.h"
 #include "fuzz/support/input.h"
-#include "rpc/transport/http2/client/response.h"
-#include "rpc/transport/http2/header_block.h"
-#include "rpc/transport/http2/message_reader.h"
-#include "rpc/transport/http2/protocol.h"
+#include "rpc/http2/header_block.h"
+#include "rpc/http2/message_reader.h"
+#include "rpc/http2/protocol.h"
+#include "rpc/http2/response.h"
 
 namespace {
 

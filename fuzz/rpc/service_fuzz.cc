@@ -22,10 +22,10 @@
 #include "rpc/access/admission.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/contract.h"
-#include "rpc/outbound/message_producer.h"
+#include "rpc/server/message_producer.h"
 #include "rpc/transport/flat_message.h"
 #include "rpc/transport/slice_pool.h"
-#include "support/cursors.h"
+#include "tests/support/cursors.h"
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include "cbt/units.h"
 #include "fuzz/support/check.h"
 #include "fuzz/support/input.h"
-#include "support/btrfs_writer.h"
+#include "tests/support/btrfs_writer.h"
 
 namespace {
 

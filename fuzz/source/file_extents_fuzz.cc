@@ -12,8 +12,8 @@
 #include "fuzz/support/check.h"
 #include "fuzz/support/input.h"
 #include "source/image/file_extents.h"
-#include "support/cursors.h"
-#include "support/memory_image.h"
+#include "tests/support/cursors.h"
+#include "tests/support/memory_image.h"
 
 namespace {
 

@@ -13,7 +13,7 @@
 #include "cbt/source/open.h"
 #include "cbt/units.h"
 #include "fuzz/support/check.h"
-#include "support/dribble.h"
+#include "tests/support/dribble.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "cbt/source/nbd_extents.h"
+#include "cbt/bridge/nbd_extents.h"
 #include "fuzz/support/check.h"
 
 namespace {

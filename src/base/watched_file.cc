@@ -14,7 +14,7 @@
 #include "base/wipe.h"
 #include "cbt/units.h"
 
-namespace cbt::rpc {
+namespace cbt {
 namespace {
 
 constexpr size_t kMostBytes = 4 * kMiB;
@@ -82,4 +82,4 @@ FileState StateOf(const std::string& path) noexcept {
           .changed = status.st_ctim};
 }
 
-}  // namespace cbt::rpc
+}  // namespace cbt

@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "base/wipe.h"
 
-namespace cbt::rpc {
+namespace cbt {
 
 // Reads a whole file, at most 4 MiB. Errors: as FileError(); INVALID_ARGUMENT if it is too large or
 // a directory. All name the path. From a pipe it takes what its writer sends within kPipeTime;
@@ -91,6 +91,6 @@ class WatchedFile {
   absl::StatusOr<std::shared_ptr<const Value>> value_ = absl::UnknownError("not read yet");
 };
 
-}  // namespace cbt::rpc
+}  // namespace cbt
 
 #endif  // CBT_BASE_WATCHED_FILE_H_

@@ -25,8 +25,8 @@
 #include "rpc/contract/contract.h"
 #include "rpc/contract/identity.h"
 #include "rpc/contract/status.h"
-#include "rpc/outbound/message_producer.h"
-#include "rpc/outbound/outbound_feed.h"
+#include "rpc/server/message_producer.h"
+#include "rpc/server/outbound_feed.h"
 #include "rpc/transport/slice_pool.h"
 
 // Both are made for one call of the provider.

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/directory.h"
 #include "base/file_io.h"
 #include "cbt/change_map.h"
 #include "cbt/change_map_file.h"
 #include "cbt/cursor.h"
-#include "map/folder/folder.h"
 #include "map/portable_index.h"
 
 namespace cbt {

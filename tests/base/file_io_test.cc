@@ -22,8 +22,8 @@
 #include <vector>
 
 #include "base/descriptor.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 namespace file_io_test {

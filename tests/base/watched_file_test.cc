@@ -21,8 +21,8 @@
 #include <vector>
 
 #include "cbt/units.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 namespace watched_file_test {
@@ -32,7 +32,7 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 StatusCode CodeOf(const std::string& path) {
-  const absl::Status status = rpc::ReadSmallFile(path).status();
+  const absl::Status status = ReadSmallFile(path).status();
   if (!status.ok()) {
     EXPECT_THAT(std::string(status.message()), StartsWith(path + ": "));
   }
@@ -42,7 +42,7 @@ StatusCode CodeOf(const std::string& path) {
 TEST(SmallFile, SaysWhyItCantBeRead) {
   const TempDir dir;
   dir.Write("file", "text");
-  EXPECT_EQ(ValueOf(rpc::ReadSmallFile(dir / "file")), "text");
+  EXPECT_EQ(ValueOf(ReadSmallFile(dir / "file")), "text");
   EXPECT_EQ(CodeOf(dir / "none"), StatusCode::kNotFound);
   EXPECT_EQ(CodeOf(dir / "file/below"), StatusCode::kNotFound);
   EXPECT_EQ(CodeOf(dir.path()), StatusCode::kInvalidArgument);
@@ -56,7 +56,7 @@ TEST(SmallFile, ZAAPipeIsReadAndNotWaitedForWithoutEnd) {
   const std::string path = dir / "pipe";
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   const auto begin = std::chrono::steady_clock::now();
-  EXPECT_EQ(ValueOf(rpc::ReadSmallFile(path)), "");
+  EXPECT_EQ(ValueOf(ReadSmallFile(path)), "");
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
   // What its writer sends, in pieces, until it closes.
   int writer = open(path.c_str(), O_RDWR | O_CLOEXEC);
@@ -69,14 +69,14 @@ TEST(SmallFile, ZAAPipeIsReadAndNotWaitedForWithoutEnd) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     close(writer);
   });
-  EXPECT_EQ(ValueOf(rpc::ReadSmallFile(path)), "text");
+  EXPECT_EQ(ValueOf(ReadSmallFile(path)), "text");
   slow.join();
   // One that sends nothing.
   writer = open(path.c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_GE(writer, 0);
   EXPECT_EQ(CodeOf(path), StatusCode::kDeadlineExceeded);
   close(writer);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, rpc::kPipeTime + std::chrono::seconds(10));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kPipeTime + std::chrono::seconds(10));
 }
 
 TEST(SmallFile, ThatMayNotBeReadIsPermissionDenied) {
@@ -101,11 +101,11 @@ TEST(SmallFile, HasFourMebibytesAtMost) {
   std::string text(kMost, ' ');
   for (size_t i = 0; i < text.size(); ++i) text[i] = static_cast<char>('a' + i % 23);
   dir.Write("most", text);
-  const auto whole = rpc::ReadSmallFile(dir / "most");
+  const auto whole = ReadSmallFile(dir / "most");
   ASSERT_OK(whole);
   EXPECT_TRUE(*whole == text);
   dir.Write("more", std::string(kMost + 1, 'x'));
-  const absl::Status status = rpc::ReadSmallFile(dir / "more").status();
+  const absl::Status status = ReadSmallFile(dir / "more").status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_THAT(status.ToString(), HasSubstr("longer than 4 MiB"));
   // An endless file must not fill the memory.
@@ -126,7 +126,7 @@ TEST(SmallFile, IsReadToItsEndAlsoWhenSignalsCome) {
   absl::StatusOr<std::string> text = absl::UnknownError("not read");
   std::atomic<bool> over = false;
   std::thread reader([&] {
-    text = rpc::ReadSmallFile(path);
+    text = ReadSmallFile(path);
     over = true;
   });
   // Returns once the reader has opened it, too.
@@ -173,7 +173,7 @@ class Watched : public testing::Test {
   const TempDir dir_;
   const std::string path_ = dir_ / "file";
   int parsed_ = 0;
-  rpc::WatchedFile<std::string> file_;
+  WatchedFile<std::string> file_;
 };
 
 TEST_F(Watched, IsReadAgainWhateverOfItChanges) {
@@ -202,10 +202,10 @@ TEST_F(Watched, ThatNeverExistedIsNotFound) {
 }
 
 TEST(FileState, DiffersInEachPart) {
-  const rpc::FileState state = {
+  const FileState state = {
       .device = 1, .inode = 2, .size = 3, .modified = {4, 5}, .changed = {6, 7}};
   EXPECT_TRUE(state == state);
-  std::vector<rpc::FileState> others(7, state);
+  std::vector<FileState> others(7, state);
   ++others[0].device;
   ++others[1].inode;
   ++others[2].size;
@@ -213,7 +213,7 @@ TEST(FileState, DiffersInEachPart) {
   ++others[4].modified.tv_nsec;
   ++others[5].changed.tv_sec;
   ++others[6].changed.tv_nsec;
-  for (const rpc::FileState& other : others) EXPECT_FALSE(state == other);
+  for (const FileState& other : others) EXPECT_FALSE(state == other);
 }
 
 // The last good contents are dropped: a user removed from a list must not stay on it.

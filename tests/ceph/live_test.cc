@@ -1,4 +1,4 @@
-// Runs cbt/source/rbd_live.h on a real librbd and prints the result as `rbd diff` prints its JSON:
+// Runs cbt/bridge/rbd_live.h on a real librbd and prints the result as `rbd diff` prints its JSON:
 // live_test IMAGE BASE TARGET WHOLE_OBJECT, where BASE may be "-".
 #include <rados/librados.h>
 #include <rbd/librbd.h>
@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "cbt/source/rbd_live.h"
+#include "cbt/bridge/rbd_live.h"
 #include "cbt/units.h"
 
 namespace live_test {

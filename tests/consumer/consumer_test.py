@@ -12,6 +12,8 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "cmake"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "lint"))
+import links  # noqa: E402
 from compile_commands import plain_commands  # noqa: E402
 
 # The output of project/core.cc: its gap of one block is bridged, the long one is not.
@@ -33,13 +35,12 @@ func main() { fmt.Println(C.GoString(C.cbt_version_string())) }
 """
 # None of these may reach a project that only asks for core.
 FOREIGN = re.compile(r"grpc|protobuf|protoc\b|upb|cares|re2", re.IGNORECASE)
+# Loaded when they are needed, not linked.
+LOADED = re.compile(r"libnbd|libcurl|\bcurl\b")
 GRPC = re.compile(r"\bgrpc|libgrpc|gRPC|libprotobuf")
 # None of these may reach any consumer.
 PRIVATE = re.compile(r"cbt_private_flags|-Werror|-Wconversion|[\s;\"]-m[a-z]|-fsanitize|xsimd|"
                      r"BUILD_INTERFACE")
-
-# Documents may link files that only the source tree has.
-SOURCE_TREE = ("CONTRIBUTING.md", "examples/", "include/", "src/", "tests/")
 
 
 def run(*command, expect_failure=False, **options):
@@ -115,7 +116,7 @@ class Consumer:
             expect((self.prefix / "include/cbt" / header).is_file(), f"{header} is installed")
         expect((self.prefix / "include/cbt/rpc").exists() == self.rpc, "rpc headers go with rpc")
         expect((self.prefix / "include/cbt/kube").exists() == self.kube_built, "kube headers go with kube")
-        expect((self.prefix / "include/cbt/roaring.h").exists() == self.roaring_built, "roaring.h goes with roaring")
+        expect((self.prefix / "include/cbt/bridge/roaring.h").exists() == self.roaring_built, "roaring.h goes with roaring")
         # Where the shells look for them below /usr/local.
         for place in ("bash-completion/completions/cbt", "zsh/site-functions/_cbt", "fish/vendor_completions.d/cbt.fish"):
             expect((self.prefix / "share" / place).is_file(), f"{place} is installed")
@@ -123,19 +124,18 @@ class Consumer:
         self.contracts()
 
     def documents(self):
-        """Files that documents link are installed, unless only the source tree has them."""
-        readme = self.only("CHANGELOG.md").parent / "README.md"
-        pages = [readme, *(readme.parent / "docs").rglob("*.md")]
-        expect(len(pages) > 10, f"the documents are installed: {pages}")
-        for page in pages:
-            for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text()):
-                link = (page.parent / target).resolve().relative_to(readme.parent.resolve()).as_posix()
-                own = link.startswith(SOURCE_TREE)
-                expect(own or (readme.parent / link).exists(), f"{page.name} links {target}")
+        """Documents are installed with all that they link, and examples can be built from there."""
+        root = self.only("CHANGELOG.md").parent
+        pages = links.documents(root)
+        expect(len(pages) > 30, f"the documents are installed: {pages}")
+        found = links.check(argparse.Namespace(root=root))
+        expect(not found, "\n".join(found))
+        expect((root / "examples/plugin/CMakeLists.txt").is_file(), "the examples are installed")
+        expect((root / "deploy/kubernetes/sidecar/kustomization.yaml").is_file(), "the manifests are installed")
 
     def contracts(self):
         """Each .proto file compiles where it is installed; the package knows that place."""
-        folder = self.only("csi.proto").parent
+        folder = self.only("csi.proto", self.prefix / "share/cbt").parent
         names = sorted(path.name for path in folder.rglob("*"))
         expect(names == sorted(path.name for path in (self.root / "src/proto").glob("*.proto")),
                f"the contracts are installed: {names}")
@@ -171,6 +171,7 @@ class Consumer:
         log = run(self.cmake, "--build", tree, "-v")
         no_match(GRPC, log, "the build of a consumer of rpc")
         no_match(GRPC, run("ldd", tree / "consumer"), "ldd")
+        no_match(LOADED, run("ldd", tree / "consumer"), "ldd")
         tree, _ = self.configure(["source", "grpc"], program="grpc")
         run(self.cmake, "--build", tree)
         expect(run(tree / "consumer", cwd=self.scratch) == GRPC_OUTPUT, "the consumer's output")
@@ -180,6 +181,7 @@ class Consumer:
         tree, _ = self.configure(["kube"], program="kube")
         expect("gRPC_DIR" not in (tree / "CMakeCache.txt").read_text(), "kube looks for no gRPC")
         run(self.cmake, "--build", tree)
+        no_match(LOADED, run("ldd", tree / "consumer"), "ldd")
         expect(run(tree / "consumer") == KUBE_OUTPUT, "the consumer's output")
 
     def roaring(self):
@@ -342,9 +344,9 @@ class Consumer:
         if self.grpc_built:
             programs.append(("grpc", "cbt-source cbt-grpc", GRPC_OUTPUT))
         for program, packages, output in programs:
-            # Linked statically, Debian's libcurl wants libraries that its package does not bring.
-            for static in ([],) if "cbt-kube" in packages else ([], ["--static"]):
+            for static in ([], ["--static"]):
                 words = flags(*static, "--cflags", "--libs", *packages.split())
+                no_match(LOADED, " ".join(words), f"pkg-config's answer for {packages}")
                 if program == "core":
                     no_match(FOREIGN, " ".join(words), "pkg-config's answer for cbt-core")
                 binary = self.scratch / f"pkgconfig_{program}"

@@ -11,11 +11,11 @@
 #include "cbt/bitmap.h"
 #include "cbt/transform.h"
 #include "core/bitmap_pair.h"
-#include "support/cursors.h"
-#include "support/generators.h"
-#include "support/guarded_memory.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
+#include "tests/support/cursors.h"
+#include "tests/support/generators.h"
+#include "tests/support/guarded_memory.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace bitmap_cursor_test {

@@ -10,7 +10,7 @@
 
 #include "cbt/batch.h"
 #include "cbt/provider.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace cursor_test {

@@ -21,8 +21,8 @@
 #include "cbt/list_cursor.h"
 #include "cbt/memory.h"
 #include "cbt/shared_bytes.h"
-#include "support/cursors.h"
-#include "support/status.h"
+#include "tests/support/cursors.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace lifetime_test {

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "support/cursors.h"
-#include "support/generators.h"
-#include "support/status.h"
+#include "tests/support/cursors.h"
+#include "tests/support/generators.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace list_cursor_test {

@@ -5,10 +5,10 @@
 #include <random>
 
 #include "cbt/memory.h"
-#include "support/cursors.h"
-#include "support/generators.h"
-#include "support/guarded_memory.h"
-#include "support/status.h"
+#include "tests/support/cursors.h"
+#include "tests/support/generators.h"
+#include "tests/support/guarded_memory.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace memory_cursor_test {

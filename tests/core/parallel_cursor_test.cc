@@ -14,10 +14,10 @@
 #include "cbt/bitmap.h"
 #include "cbt/memory.h"
 #include "cbt/transform.h"
-#include "support/cursors.h"
-#include "support/generators.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
+#include "tests/support/cursors.h"
+#include "tests/support/generators.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace parallel_cursor_test {

@@ -11,11 +11,11 @@
 #include "cbt/memory.h"
 #include "cbt/transform.h"
 #include "cbt/units.h"
-#include "reference/volume.h"
-#include "support/cursors.h"
-#include "support/generators.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
+#include "tests/reference/volume.h"
+#include "tests/support/cursors.h"
+#include "tests/support/generators.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace pieces_test {

@@ -9,11 +9,11 @@
 #include <string>
 
 #include "cbt/transform.h"
-#include "reference/volume.h"
-#include "support/cursors.h"
-#include "support/generators.h"
-#include "support/properties.h"
-#include "support/status.h"
+#include "tests/reference/volume.h"
+#include "tests/support/cursors.h"
+#include "tests/support/generators.h"
+#include "tests/support/properties.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace requested_cursor_test {

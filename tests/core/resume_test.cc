@@ -1,7 +1,7 @@
 // After Seek(s), every kind of cursor returns the full answer cut at s: for every s of a small
 // volume, and for many s of a large one. With CBT_TEST_SCALE=8 or more, small volumes have 1 MiB
 // and the large one is tried at 100,000 offsets.
-#include "support/resume.h"
+#include "tests/support/resume.h"
 
 #include <gtest/gtest.h>
 
@@ -20,10 +20,10 @@
 #include "cbt/memory.h"
 #include "cbt/transform.h"
 #include "cbt/units.h"
-#include "support/cursors.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/support/cursors.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace resume_test {

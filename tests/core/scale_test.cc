@@ -14,8 +14,8 @@
 #include "cbt/transform.h"
 #include "cbt/units.h"
 #include "cbt/wire/message.h"
-#include "support/cursors.h"
-#include "support/status.h"
+#include "tests/support/cursors.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace scale_test {

@@ -6,10 +6,10 @@
 
 #include "cbt/transform.h"
 #include "cbt/units.h"
-#include "support/cursors.h"
-#include "support/generators.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
+#include "tests/support/cursors.h"
+#include "tests/support/generators.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace set_transform_test {

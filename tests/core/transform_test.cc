@@ -6,9 +6,9 @@
 #include <random>
 
 #include "cbt/units.h"
-#include "support/cursors.h"
-#include "support/generators.h"
-#include "support/status.h"
+#include "tests/support/cursors.h"
+#include "tests/support/generators.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace transform_test {

@@ -23,10 +23,10 @@
 #include "cbt/list_cursor.h"
 #include "cbt/memory.h"
 #include "cbt/transform.h"
-#include "support/awkward_volumes.h"
-#include "support/cursors.h"
-#include "support/figures.h"
-#include "support/status.h"
+#include "tests/support/awkward_volumes.h"
+#include "tests/support/cursors.h"
+#include "tests/support/figures.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace truth_test {

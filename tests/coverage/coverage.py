@@ -5,7 +5,7 @@
 
 TREE is a built tree of the preset `coverage` (clang's source-based coverage). Runs its tests,
 except those of the sources or of an installed library, then prints a line per folder of src/ and
-the figures of core, adapters, decoders and cursors. The implicit branch past a `switch` over every
+programs/, and the figures of core, adapters, decoders and cursors. The implicit branch past a `switch` over every
 value does not count. --uncovered lists the places of that folder that no test reaches; --keep reads
 the previous run's profile instead of running the tests.
 """
@@ -19,9 +19,10 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+FOLDERS = ("src", "programs", "include")
 LEFT_OUT = "lint|consumer|demo"
 CORE = ("core", "map", "simd", "wire")
-ADAPTERS = ("rpc", "ops")
+ADAPTERS = ("net", "rpc", "ops")
 # Code that parses untrusted bytes, and code that answers.
 DECODERS_AND_CURSORS = ("core/bitmap_cursor", "core/extent_cursor", "core/memory_cursor", "core/requested_cursor",
                         "map/portable_", "map/map_cursor", "map/container", "map/map_file", "wire/proto_reader",
@@ -82,7 +83,7 @@ def main():
 
     objects = programs(tree)
     arguments = [objects[0], *(part for path in objects[1:] for part in ("-object", path)), f"-instr-profile={profile}"]
-    sources = sorted(ROOT.glob("src/**/*.cc")) + sorted(ROOT.glob("src/**/*.h")) + sorted(ROOT.glob("include/**/*.h"))
+    sources = [path for folder in FOLDERS for end in ("cc", "h") for path in sorted(ROOT.glob(f"{folder}/**/*.{end}"))]
     if options.uncovered:
         wanted = [path for path in sources if options.uncovered in str(path)]
         done = run("llvm-cov", "show", *arguments, "-show-branches=count", "-show-line-counts", *wanted,
@@ -94,9 +95,9 @@ def main():
     total = collections.defaultdict(lambda: {"lines": [0, 0], "branches": [0, 0]})
     for file in json.loads(done.stdout)["data"][0]["files"]:
         name = str(pathlib.Path(file["filename"]).resolve().relative_to(ROOT))
-        if not name.startswith(("src/", "include/")):
+        if not name.startswith(tuple(f"{folder}/" for folder in FOLDERS)):
             continue
-        inside = name.removeprefix("src/")
+        inside = name.removeprefix("src/").removeprefix("programs/")
         groups = [inside.split("/")[0]]
         groups += ["(core)"] * (groups[0] in CORE) + ["(adapters)"] * (groups[0] in ADAPTERS)
         groups += ["(decoders and cursors)"] * inside.startswith(DECODERS_AND_CURSORS)

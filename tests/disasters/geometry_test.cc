@@ -18,11 +18,11 @@
 #include "cbt/requested_cursor.h"
 #include "cbt/transform.h"
 #include "cbt/units.h"
-#include "map/tracker/epochs.h"
-#include "reference/volume.h"
-#include "support/cursors.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
+#include "tests/map/tracker/epochs.h"
+#include "tests/reference/volume.h"
+#include "tests/support/cursors.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace geometry_test {

@@ -14,12 +14,12 @@
 #include "cbt/change_chain.h"
 #include "cbt/change_map.h"
 #include "cbt/change_tracker.h"
-#include "map/chain/chains.h"
-#include "map/maps.h"
-#include "map/tracker/epochs.h"
-#include "support/files.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/map/chain/chains.h"
+#include "tests/map/maps.h"
+#include "tests/map/tracker/epochs.h"
+#include "tests/support/files.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace history_test {

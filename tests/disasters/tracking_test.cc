@@ -17,10 +17,10 @@
 #include "cbt/change_map.h"
 #include "cbt/change_map_file.h"
 #include "cbt/change_tracker.h"
-#include "map/tracker/epochs.h"
-#include "support/figures.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
+#include "tests/map/tracker/epochs.h"
+#include "tests/support/figures.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace tracking_test {

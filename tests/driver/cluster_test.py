@@ -1,4 +1,4 @@
-"""`cbt driver` and `cbt sidecar` with Kubernetes' own controllers: kube-apiserver, snapshot-controller
+"""`cbt-driver driver` and `cbt-cluster sidecar` with Kubernetes' own controllers: kube-apiserver, snapshot-controller
 and csi-snapshotter. Volumes are attached as kubelet would attach them.
 
 Usage: cluster_test.py CBT FOLDER_OF_MESSAGES NBDKIT_PLUGIN "" FOLDER_OF_OTHER_MESSAGES CONTROL_PLANE
@@ -18,7 +18,7 @@ OTHER_MESSAGES, CONTROL_PLANE = sys.argv[5:7]
 HERE = os.path.dirname(os.path.abspath(__file__))
 DEPLOY = os.path.join(HERE, "..", "..", "deploy", "kubernetes")
 sys.path.append(OTHER_MESSAGES)
-sys.path.append(os.path.join(HERE, "..", "kube", "sidecar"))
+sys.path.append(os.path.join(HERE, "..", "sidecar"))
 
 # pylint: disable=wrong-import-position
 import driver_parts  # noqa: E402
@@ -61,6 +61,9 @@ class ClusterTest(unittest.TestCase):
         if not cluster.available():
             raise unittest.SkipTest("KUBEBUILDER_ASSETS is not set: nothing is tried on a real "
                                     "kube-apiserver")
+        for program in ("snapshot-controller", "csi-snapshotter"):
+            if not os.path.exists(os.path.join(os.environ["KUBEBUILDER_ASSETS"], program)):
+                raise unittest.SkipTest(f"KUBEBUILDER_ASSETS has no {program}")
         if node_test.lacks():
             raise unittest.SkipTest(node_test.lacks())
         cls.folder = tempfile.mkdtemp(prefix="cbt-driver-")

@@ -1,4 +1,4 @@
-"""Every code that the Controller and Identity services of `cbt driver` promise."""
+"""Every code that the Controller and Identity services of `cbt-driver driver` promise."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ import unittest
 import urllib.request
 
 import driver_parts as parts
-from driver_parts import (CBT, MIB, Code, Mode, block, csi, from_snapshot, from_volume, make_snapshot,
+from driver_parts import (CBT, DRIVER, MIB, Code, Mode, block, csi, from_snapshot, from_volume, make_snapshot,
                    make_volume, mount, size)
 
 
@@ -316,10 +316,10 @@ class ProcessTest(parts.DriverTest):
         for endpoint in ("other.sock", "csi.sock"):
             state = "state" if endpoint == "other.sock" else "other"
             second = subprocess.run(
-                [CBT, "driver", "--endpoint", f"unix://{self.folder}/{endpoint}", "--state-dir",
+                [DRIVER, "driver", "--endpoint", f"unix://{self.folder}/{endpoint}", "--state-dir",
                  f"{self.folder}/{state}", "--node-id", "n"], capture_output=True, text=True)
             self.assertNotEqual(second.returncode, 0)
-            self.assertRegex(second.stderr, r"^cbt: driver: .*(in use|another|open)")
+            self.assertRegex(second.stderr, r"^cbt-driver: driver: .*(in use|another|open)")
 
     def test_the_limit_of_capacity(self):
         client = self.start("--capacity", "10M").client
@@ -367,7 +367,7 @@ class ProcessTest(parts.DriverTest):
             options = {"--node-id": "n", "--state-dir": f"{self.folder}/state",
                        "--endpoint": f"unix://{self.folder}/csi.sock"}
             options.update([wrong])
-            done = subprocess.run([CBT, "driver", *[part for pair in options.items()
+            done = subprocess.run([DRIVER, "driver", *[part for pair in options.items()
                                                     for part in pair]],
                                   capture_output=True, text=True, timeout=30)
             self.assertEqual(done.returncode, 2, (wrong, done.stderr))

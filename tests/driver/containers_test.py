@@ -16,7 +16,8 @@ import unittest
 import driver_parts as parts
 import node_test
 from driver_parts import MIB, block, csi, make_volume, mount
-from node_test import BLOCK, Writer
+from host_test import Writer
+from node_test import BLOCK
 
 INIT = 'mount --make-rprivate /proc && mount -t proc proc /proc && exec "$@"'
 
@@ -85,11 +86,11 @@ class ContainersTest(parts.DriverTest):
                 subprocess.run(["losetup", "--detach", line.split()[0]], check=False)
 
     def start_host(self):
-        self.host = Container(self.node, self.log, parts.CBT, "volume-host", "--state-dir",
+        self.host = Container(self.node, self.log, parts.DRIVER, "volume-host", "--state-dir",
                               self.state, "--nbdkit-plugin", parts.PLUGIN, "--grace", "30")
 
     def start_driver(self):
-        self.driver = Container(self.node, self.log, parts.CBT, "driver", "--endpoint", self.address,
+        self.driver = Container(self.node, self.log, parts.DRIVER, "driver", "--endpoint", self.address,
                                 "--state-dir", self.state, "--node-id", "node-1", "--volume-host",
                                 "external")
         late = time.monotonic() + 60
@@ -178,6 +179,23 @@ class ContainersTest(parts.DriverTest):
             for at, byte in writer.written.items():
                 data.seek(at * BLOCK)
                 self.assertEqual(data.read(BLOCK), bytes([byte]) * BLOCK)
+
+
+class ManifestsTest(unittest.TestCase):
+    def pod_of(self, file):
+        with open(os.path.join(parts.HERE, "..", "..", "deploy", "kubernetes", "driver", file),
+                  encoding="utf-8") as text:
+            return text.read().split("\n  template:\n")[1]
+
+    def test_na_a_drained_node_keeps_its_driver(self):
+        # Evicted, it must come back where Pods wait for it to give their volumes back; and neither
+        # of the two makes room for another Pod.
+        driver, host = self.pod_of("stateful-set.yaml"), self.pod_of("daemon-set.yaml")
+        self.assertRegex(driver, r"(?m)^      tolerations:\n(      [#-].*\n)*      - \{key: "
+                                 r"node.kubernetes.io/unschedulable, operator: Exists, "
+                                 r"effect: NoSchedule\}$")
+        for pod in (driver, host):
+            self.assertRegex(pod, r"(?m)^      priorityClassName: system-node-critical$")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -143,9 +144,10 @@ class DevicesTest(parts.DriverTest):
         self.client = self.driver.client
 
 
-class NbdTest(DevicesTest):
-    def two_at_once(self, **mode):
-        PLAYER.mode(delay=0.5, **mode)
+class TwoAtOnce(DevicesTest):
+    """Without tests of its own."""
+
+    def two_at_once(self):
         for name in "ab":
             self.volume(name)
 
@@ -163,18 +165,27 @@ class NbdTest(DevicesTest):
             put(self.target(name), number, number)
         self.assertEqual(self.stored("a"), {1: 1})
         self.assertEqual(self.stored("b"), {2: 2})
-        self.assertEqual(sorted(PLAYER.connected().values()),
-                         sorted(self.socket(name) for name in "ab"))
+
+    def detach_two(self):
         for name in "ab":
             self.unpublish(name)
             self.unstage(name)
+
+
+class NbdTest(TwoAtOnce):
+    def two_on_nbd(self, **mode):
+        PLAYER.mode(delay=0.5, **mode)
+        self.two_at_once()
+        self.assertEqual(sorted(PLAYER.connected().values()),
+                         sorted(self.socket(name) for name in "ab"))
+        self.detach_two()
         self.assertEqual(PLAYER.connected(), {})
 
     def test_da_two_volumes_staged_at_once_get_two_devices(self):
-        self.two_at_once()
+        self.two_on_nbd()
 
     def test_da_two_volumes_staged_at_once_without_identifiers(self):
-        self.two_at_once(identifiers=False)
+        self.two_on_nbd(identifiers=False)
 
     def test_da_after_a_restart_of_the_node_a_recorded_device_is_another_volumes(self):
         self.volume("a")
@@ -249,6 +260,29 @@ class NbdTest(DevicesTest):
         self.unpublish("a")
         self.unstage("a")
         self.assertFalse(os.path.exists(self.state("a", "fuse")))
+
+    def test_na_where_no_connection_can_be_proved_the_volume_outlives_its_server(self):
+        PLAYER.mode(keeps=False)
+        self.volume("a")
+        self.stage("a")
+        self.publish("a")
+        for byte in (1, 2, 3):
+            put(self.target("a"), byte, byte)
+            end(self.server("a"))
+            done = threading.Event()
+
+            def write(byte=byte, done=done):
+                put(self.target("a"), 10 + byte, byte)
+                done.set()
+
+            threading.Thread(target=write, daemon=True).start()
+            if not done.wait(30):
+                subprocess.run(["umount", "--force", self.state("a", "fuse")], check=False)
+                self.fail("the server is not started again")
+        self.stage("a")
+        self.unpublish("a")
+        self.unstage("a")
+        self.assertEqual(self.stored("a"), {1: 1, 2: 2, 3: 3, 11: 1, 12: 2, 13: 3})
 
     def test_da_a_snapshot_is_refused_while_what_holds_its_writes_back_is_not_proved(self):
         volume = self.volume("a")
@@ -331,8 +365,64 @@ class NbdTest(DevicesTest):
             other.kill()
 
 
-class LoopTest(DevicesTest):
+class LoopTest(TwoAtOnce):
     DEVICE = "loop"
+
+    def loop(self, name):
+        """The number of the loop device that is published."""
+        return os.minor(os.stat(self.target(name)).st_rdev)
+
+    def loops(self):
+        """All that are above files of this test."""
+        listed = subprocess.run(["losetup", "--list", "--noheadings", "--output", "NAME,BACK-FILE"],
+                                check=True, stdout=subprocess.PIPE, text=True).stdout
+        return [line.split()[0] for line in listed.splitlines() if self.folder in line]
+
+    def test_da_two_volumes_staged_at_once_get_two_loop_devices(self):
+        for _ in range(5):
+            self.two_at_once()
+            self.assertNotEqual(self.loop("a"), self.loop("b"))
+            self.detach_two()
+            for name in "ab":
+                self.client.DeleteVolume(volume_id=self.volumes.pop(name))
+        self.assertEqual(self.loops(), [])
+
+    def test_da_a_loop_device_that_ends_with_its_last_user_is_not_handed_out(self):
+        for name in "abc":
+            self.volume(name)
+        self.stage("a")
+        loop = self.loops()[0]
+        user = os.open(loop, os.O_RDWR)
+        # As a NodeUnstageVolume whose driver was killed while it waited for the user.
+        subprocess.run(["losetup", "--detach", loop], check=True)
+        attribute = f"{played_nbd.BLOCK}/{loop[5:]}/loop/autoclear"
+        self.assertEqual(played_nbd.read(attribute), "1")
+        # Neither of the calls that hand it out trusts that the user stays.
+        for hand_out in (self.stage, self.publish):
+            hand_out("a")
+            self.assertEqual(played_nbd.read(attribute), "0")
+            if hand_out == self.stage:  # pylint: disable=comparison-with-callable
+                subprocess.run(["losetup", "--detach", loop], check=True)
+        os.close(user)
+        for name in "bc":
+            self.stage(name)
+            self.publish(name)
+            put(self.target(name), 5, 5)
+        put(self.target("a"), 1, 1)
+        self.assertEqual(self.stored("a"), {1: 1})
+        for name in "bc":
+            self.assertEqual(self.stored(name), {5: 5})
+
+    def test_da_a_volume_that_is_still_open_stays_attached(self):
+        self.volume("a")
+        self.stage("a")
+        loop = self.loops()[0]
+        with open(loop, "rb"):
+            self.fails(Code.FAILED_PRECONDITION, self.unstage, "a")
+            self.assertEqual(played_nbd.read(f"{played_nbd.BLOCK}/{loop[5:]}/loop/autoclear"), "0")
+        self.assertEqual(self.loops(), [loop])
+        self.unstage("a")
+        self.assertEqual(self.loops(), [])
 
     def test_da_a_loop_device_of_a_file_with_the_same_path_is_not_used(self):
         self.volume("a")

@@ -1,4 +1,4 @@
-"""Runs `cbt driver` and calls it with grpcio and protoc's messages. Not a test.
+"""Runs `cbt-driver driver` and calls it with grpcio and protoc's messages. Not a test.
 
 <test>.py CBT FOLDER_OF_MESSAGES NBDKIT_PLUGIN [FAULT_SHIM]
 """
@@ -13,6 +13,7 @@ import tempfile
 import unittest
 
 CBT, MESSAGES, PLUGIN = (os.path.abspath(path) for path in sys.argv[1:4])
+DRIVER = os.path.join(os.path.dirname(CBT), "cbt-driver")
 SHIM = os.path.abspath(sys.argv[4]) if len(sys.argv) > 4 and sys.argv[4] else None
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, MESSAGES)
@@ -64,7 +65,7 @@ class Driver:
         ready, ready_in_child = os.pipe()
         with open(log or os.devnull, "ab") as errors:
             self.process = subprocess.Popen(
-                [CBT, "driver", "--endpoint", self.address, "--state-dir", self.state,
+                [DRIVER, "driver", "--endpoint", self.address, "--state-dir", self.state,
                  "--node-id", "node-1", "--nbdkit-plugin", plugin, "--ready-fd",
                  str(ready_in_child), *map(str, options)],
                 pass_fds=[ready_in_child], stdin=subprocess.DEVNULL, stderr=errors,

@@ -1,4 +1,4 @@
-"""`cbt volume-host`: servers, host and driver end, and whoever uses a volume only waits."""
+"""`cbt-driver volume-host`: servers, host and driver end, and what uses a volume only waits."""
 
 import contextlib
 import http.server
@@ -6,9 +6,11 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
+import urllib.request
 
 import driver_parts as parts
 from driver_parts import MIB, Code, block, make_snapshot, mount
@@ -39,6 +41,15 @@ class Writer:
                 self.written[at] = byte
         except OSError as error:
             self.error = error
+        finally:
+            os.close(device)
+
+    @staticmethod
+    def once(path):
+        device = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            os.pwrite(device, bytes(BLOCK), 0)
+            os.fsync(device)
         finally:
             os.close(device)
 
@@ -249,7 +260,7 @@ class HostTest(AttachedCase):
     def test_na_a_host_of_its_own_process(self):
         self.driver.stop()
         self.wait_for(lambda: self.pid_of_host() is None)
-        host = subprocess.Popen([parts.CBT, "volume-host", "--state-dir", self.driver.state,
+        host = subprocess.Popen([parts.DRIVER, "volume-host", "--state-dir", self.driver.state,
                                  "--nbdkit-plugin", parts.PLUGIN], stderr=subprocess.DEVNULL)
         self.addCleanup(host.wait)
         self.addCleanup(host.terminate)
@@ -268,17 +279,191 @@ class HostTest(AttachedCase):
 
         self.written_while(volume, harm)
 
-    def test_na_an_event_says_that_a_server_does_not_run(self):
-        api = FakeApi(parts.NAME)
-        self.addCleanup(api.stop)
+    def metric(self, address, name):
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as page:
+            for line in page.read().decode().splitlines():
+                if line.startswith(name + " "):
+                    return float(line.split()[1])
+        return None
+
+    def free_address(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            return f"127.0.0.1:{free.getsockname()[1]}"
+
+    def own(self, listed):
+        """Lines that name this test's folder."""
+        return [line for line in listed.splitlines() if self.folder in line]
+
+    def loops(self):
+        return self.own(subprocess.run(["losetup", "--list", "--noheadings", "--output",
+                                        "NAME,BACK-FILE"], check=True, stdout=subprocess.PIPE,
+                                       text=True).stdout)
+
+    def fuses(self):
+        with open("/proc/self/mountinfo", encoding="utf-8") as file:
+            return [line for line in self.own(file.read()) if " fuse.cbt " in line]
+
+    def test_na_the_end_of_driver_and_host_together_is_reported(self):
+        address = self.free_address()
+        self.driver.stop()
+        self.driver = self.start("--http-endpoint", address)
+        self.client = self.driver.client
+        for capability in (block(), mount()):
+            volume = self.volume(f"a{capability.HasField('block')}")
+            self.stage(volume, capability)
+            self.publish(volume, capability)
+            loops, fuses, host = self.loops(), self.fuses(), self.pid_of_host()
+            self.driver.stop(signal.SIGKILL)
+            os.kill(host, signal.SIGKILL)
+            self.wait_for(lambda host=host: not is_running(host))
+            self.driver = self.start("--http-endpoint", address)
+            self.client = self.driver.client
+            self.wait_for(lambda volume=volume: [one[1] for one in self.health(volume)]
+                          == ["DeviceFailed"])
+            self.assertEqual(self.metric(address, "cbt_volumes_not_served"), 1)
+            self.assertIn("delete the Pods", self.health(volume)[0][2])
+            reports = [line for line in self.logged().splitlines()
+                    if volume in line and "volume not served" in line]
+            self.assertEqual(len(reports), 1, reports)
+            # Nothing that looks like a device that works is put behind it.
+            self.assertEqual((self.loops(), self.fuses()), (loops, fuses))
+            path = self.target if capability.HasField("block") else self.target + "/file"
+            with self.assertRaises(OSError):
+                Writer.once(path)
+            # The next Pods get a new one, and nothing is left of the old one.
+            self.unpublish(volume)
+            self.stage(volume, capability)
+            self.publish(volume, capability)
+            self.assertEqual(self.health(volume), [])
+            self.assertEqual(self.metric(address, "cbt_volumes_not_served"), 0)
+            self.assertEqual((len(self.loops()), len(self.fuses())), (1, 1))
+            Writer.once(path)
+            self.unpublish(volume)
+            self.unstage(volume)
+            self.assertEqual((self.loops(), self.fuses()), ([], []))
+
+    def test_na_what_no_host_has_said_yet_is_not_known(self):
+        address = self.free_address()
+        volume = self.volume("a")
+        self.stage(volume, mount())
+        self.publish(volume, mount())
+        attached = self.loops(), self.fuses()
+        host = self.pid_of_host()
+        self.driver.stop(signal.SIGKILL)
+        os.kill(host, signal.SIGSTOP)
+        self.addCleanup(os.kill, host, signal.SIGCONT)
+        self.driver = self.start("--http-endpoint", address)
+        self.client = self.driver.client
+        self.assertEqual([one[1] for one in self.health(volume)], ["VolumeHostNotRunning"])
+        self.assertEqual(self.metric(address, "cbt_volumes_not_served"), 1)
+        # A volume that may be alive is not detached.
+        self.fails(Code.UNAVAILABLE, self.stage, volume, mount())
+        self.fails(Code.UNAVAILABLE, self.unstage_again, volume)
+        self.assertEqual((self.loops(), self.fuses()), attached)
+        os.kill(host, signal.SIGCONT)
+        self.wait_for(lambda: not self.health(volume), 120)
+        self.assertEqual(self.metric(address, "cbt_volumes_not_served"), 0)
+        Writer.once(os.path.join(self.target, "file"))
+
+    def unstage_again(self, volume):
+        """As a kubelet whose Pod has gone."""
+        self.unpublish(volume)
+        try:
+            self.unstage(volume)
+        finally:
+            self.publish(volume, mount())
+
+    def test_mc_a_mounted_volume_is_not_reverted(self):
+        volume = self.volume("a")
+        self.stage(volume, mount())
+        self.publish(volume, mount())
+        snapshot = make_snapshot(self.client, volume, "s")
+        Writer.once(os.path.join(self.target, "file"))
+        server = self.pid_of_server(volume)
+        os.kill(server, signal.SIGKILL)
+        # Nothing is asked for, so no one is connected.
+        self.wait_for(lambda: self.is_served_by_another(volume, server))
+        with socket.socket(socket.AF_UNIX) as asked, asked.makefile("rwb") as lines:
+            asked.connect(os.path.join(self.driver.state, "volumes", volume, "control.sock"))
+            lines.write(json.dumps({"request": "revert", "id": snapshot}).encode() + b"\n")
+            lines.flush()
+            answer = json.loads(lines.readline())
+        self.assertEqual(answer.get("code"), "FAILED_PRECONDITION", answer)
+        self.assertIn("unstage", answer["message"])
+        self.wait_for(lambda: not self.health(volume))
+
+    def is_served_by_another(self, volume, server):
+        with contextlib.suppress(OSError, ValueError), socket.socket(socket.AF_UNIX) as asked:
+            asked.connect(os.path.join(self.driver.state, "volumes", volume, "control.sock"))
+            return self.pid_of_server(volume) != server
+        return False
+
+    def kubeconfig(self, api):
         config = os.path.join(self.folder, "kubeconfig")
         with open(config, "w", encoding="ascii") as file:
             json.dump({"current-context": "c",
                        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
                        "clusters": [{"name": "c", "cluster": {"server": api.address}}],
                        "users": [{"name": "u", "user": {}}]}, file)
+        return config
+
+    def test_na_a_change_is_reported_once(self):
+        api = FakeApi(parts.NAME)
+        self.addCleanup(api.stop)
+        plugin = os.path.join(self.folder, "plugin.so")
+        shutil.copy(parts.PLUGIN, plugin)
+        options = ("--events", "--kubeconfig", self.kubeconfig(api))
         self.driver.stop()
-        self.driver = self.start("--events", "--kubeconfig", config)
+        self.wait_for(lambda: self.pid_of_host() is None)
+        self.driver = self.start(*options, plugin=plugin)
+        self.client = self.driver.client
+        volume = self.volume("a")
+        api.handle = volume
+        self.stage(volume, block())
+        self.publish(volume, block())
+        api.events.clear()
+
+        def reasons():
+            return [event["reason"] for event in api.events]
+
+        # However often it is tried.
+        self.take_away(plugin)
+        os.kill(self.pid_of_server(volume), signal.SIGKILL)
+        self.wait_for(lambda: self.health(volume) and "plugin" in self.health(volume)[0][2])
+        time.sleep(3)
+        self.assertLessEqual(len(api.events), 2, reasons())
+        self.assertEqual(set(reasons()), {"VolumeServerNotRunning"})
+        # The cure is another host, which counts from the beginning.
+        api.events.clear()
+        host = self.pid_of_host()
+        os.kill(host, signal.SIGKILL)
+        self.wait_for(lambda: self.pid_of_host() not in (None, host))
+        os.rename(plugin + ".away", plugin)
+        self.wait_for(lambda: not self.health(volume))
+        self.wait_for(lambda: "VolumeServerRestarted" in reasons())
+        self.assertEqual([one for one in reasons() if one.startswith("VolumeHost")],
+                         ["VolumeHostNotRunning", "VolumeHostRunning"])
+        # A driver that comes later has nothing to report.
+        server = self.pid_of_server(volume)
+        os.kill(server, signal.SIGKILL)
+        self.wait_for(lambda: self.is_served_by_another(volume, server))
+        self.wait_for(lambda: not self.health(volume))
+        self.driver.stop()
+        api.events.clear()
+        os.truncate(self.log, 0)
+        self.driver = self.start(*options, plugin=plugin)
+        self.client = self.driver.client
+        self.wait_for(lambda: not self.health(volume))
+        time.sleep(0.5)
+        self.assertEqual(reasons(), [])
+        self.assertNotIn("served", self.logged())
+
+    def test_na_an_event_says_that_a_server_does_not_run(self):
+        api = FakeApi(parts.NAME)
+        self.addCleanup(api.stop)
+        self.driver.stop()
+        self.driver = self.start("--events", "--kubeconfig", self.kubeconfig(api))
         self.client = self.driver.client
         for claimed in (True, False):
             volume = self.volume(f"claimed {claimed}")

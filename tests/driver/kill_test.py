@@ -1,4 +1,4 @@
-"""`cbt driver` is killed at every system call of its state, and its calls fail at every one."""
+"""`cbt-driver driver` is killed at every system call of its state, and its calls fail at every one."""
 
 import os
 import shutil

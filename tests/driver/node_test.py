@@ -1,4 +1,4 @@
-"""The Node service of `cbt driver`: devices and mounts, and what snapshots of them know."""
+"""The Node service of `cbt-driver driver`: devices and mounts, and what snapshots of them know."""
 
 import contextlib
 import os

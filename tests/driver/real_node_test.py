@@ -1,14 +1,14 @@
-"""`cbt driver` and `cbt volume-host` on a whole Kubernetes node: a Pod that writes all the time keeps
+"""`cbt-driver driver` and `cbt-driver volume-host` on a whole Kubernetes node: a Pod that writes all the time keeps
 its volumes through the end of everything that serves them.
 
 Real are: the kubelet, containerd, the control plane, the Pods with their images and mounts, and the
 objects of deploy/kubernetes/driver. Played are: the image (files of this machine in place of
-Debian's packages); node-driver-registrar (two calls by a program of the environment); the
-provisioner (the test calls CreateVolume and writes the PersistentVolumes). The node's folders are
-not below /var/lib, and the driver's Pod has no other sidecars.
+Debian's packages); node-driver-registrar; the provisioner (the test calls CreateVolume and writes
+the PersistentVolumes). The node's folders are not below /var/lib, and the driver's Pod has no other
+sidecars.
 
-Usage: real_node_test.py CBT FOLDER_OF_MESSAGES NBDKIT_PLUGIN. CBT_NODE_ENVIRONMENT is a folder with
-start-node.sh, stop-node.sh, in-node.sh and node/, KUBEBUILDER_ASSETS one with the programs.
+Usage: real_node_test.py CBT FOLDER_OF_MESSAGES NBDKIT_PLUGIN. The programs of the node are in the
+folder that KUBEBUILDER_ASSETS names (tests/envtest/node.py).
 """
 
 import datetime
@@ -23,13 +23,18 @@ import tempfile
 import time
 import unittest
 
-import driver_parts as parts
-from driver_parts import MIB, NAME, block, csi, mount
-
 HERE = os.path.dirname(os.path.abspath(__file__))
 DEPLOY = os.path.join(HERE, "..", "..", "deploy", "kubernetes", "driver")
-ENVIRONMENT = os.environ.get("CBT_NODE_ENVIRONMENT", "")
-ASSETS = os.environ.get("KUBEBUILDER_ASSETS", "")
+sys.path.append(os.path.join(HERE, "..", "envtest"))
+
+# pylint: disable=wrong-import-position
+import driver_parts as parts  # noqa: E402
+import node as envtest  # noqa: E402
+import registrar  # noqa: E402
+from driver_parts import MIB, NAME, block, csi, mount  # noqa: E402
+from image import Link  # noqa: E402
+from node import run  # noqa: E402
+
 IMAGE = "localhost/cbt:1"
 SLOTS = 48
 RESENDS = (6, 9)  # the first kernel that repeats requests of FUSE
@@ -57,88 +62,55 @@ done
 
 
 def lacks():
-    """What is missing for a node; empty: nothing."""
-    if not ENVIRONMENT or not ASSETS:
-        return "CBT_NODE_ENVIRONMENT and KUBEBUILDER_ASSETS are not set: no real node is tried"
-    for program in ("kubelet", "containerd", "kube-apiserver", "kube-scheduler", "etcd", "ctr"):
-        if not os.path.exists(os.path.join(ASSETS, program)):
-            return f"KUBEBUILDER_ASSETS has no {program}"
-    if os.geteuid() != 0:
-        return "not root"
+    """What is missing for a node with the driver; empty: nothing."""
+    if envtest.lacks():
+        return envtest.lacks()
     for device in ("/dev/fuse", "/dev/loop-control"):
         if not os.path.exists(device):
             return "no " + device
-    for program in ("nbdkit", "losetup", "mkfs.ext4", "blkid", "runc", "busybox", "nft", "ip"):
+    for program in ("nbdkit", "losetup", "mkfs.ext4", "blkid"):
         if shutil.which(program) is None:
             return "no " + program
     return ""
-
-
-def run(*command, check=True, **more):
-    done = subprocess.run(command, stdin=more.pop("stdin", subprocess.DEVNULL), text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, **more)
-    if check and done.returncode != 0:
-        raise AssertionError(f"{' '.join(command)}: {done.stdout[-1000:]}{done.stderr[-2000:]}")
-    return done.stdout
 
 
 def libraries_of(program):
     return set(re.findall(r"(?:=> |^\t)(/\S+)", run("ldd", program), re.MULTILINE))
 
 
-def make_image(path):
+def image_files():
     """The driver's image: its programs, those that it runs, and their libraries."""
     tools = ("nbdkit", "losetup", "blkid", "mkfs.ext4", "resize2fs", "e2fsck", "mount")
     programs = {"/usr/bin/cbt": parts.CBT,
-                "/usr/bin/cbt-driver": os.path.join(os.path.dirname(parts.CBT), "cbt-driver"),
+                "/usr/bin/cbt-driver": parts.DRIVER,
                 "/usr/lib/nbdkit/nbdkit-cbt-plugin.so": parts.PLUGIN,
                 **{f"/usr/bin/{tool}": shutil.which(tool) for tool in tools}}
     files = dict(programs)
-    for program in programs.values():
+    # For --events, which asks the API server, the driver loads it.
+    (loaded,) = re.findall(r"libcurl\.so\.4 .*=> (/\S+)", run("ldconfig", "-p"))[:1]
+    files[loaded] = loaded
+    for program in [*programs.values(), loaded]:
         files.update({library: library for library in libraries_of(program)})
     files["/bin/busybox"] = shutil.which("busybox")
-    run(f"{ENVIRONMENT}/node/image.py", path, IMAGE, "/usr/bin/cbt",
-        *(f"{target}={os.path.realpath(file)}" for target, file in sorted(files.items())),
-        *(f"/bin/{applet}=->busybox" for applet in ("sh", "cat", "kill")))
+    return {**files, **{f"/bin/{applet}": Link("busybox") for applet in ("sh", "cat", "kill")}}
 
 
-class Node:
+class Node(envtest.Node):
     def __init__(self, folder):
-        self.folder = folder
-        self.kubelet = f"{folder}/run/kubelet"
+        super().__init__(folder)
         self.plugin = f"{self.kubelet}/plugins/{NAME}"
-        self.log = f"{folder}/kubelet.log"
-
-    def start(self):
-        run(f"{ENVIRONMENT}/start-node.sh", self.folder, timeout=300)
-
-    def inside(self, *command, **more):
-        return run(f"{ENVIRONMENT}/in-node.sh", self.folder, *command, **more)
-
-    def ctr(self, *command):
-        return self.inside(f"{ASSETS}/ctr", "-a", f"{self.folder}/run/containerd.sock", "-n",
-                           "k8s.io", *command)
-
-    def kubectl(self, *command, **more):
-        return run(f"{self.folder}/kubectl", *command, **more)
 
     def get(self, *command):
         return json.loads(self.kubectl("get", *command, "-o", "json"))
 
     def create(self, thing):
-        path = f"{self.folder}/object.json"
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(thing, file)
-        self.kubectl("create", "-f", path)
+        self.write("object.json", thing)
+        self.kubectl("create", "-f", f"{self.folder}/object.json")
 
     def shipped(self, file):
         """An object of deploy/kubernetes/driver."""
         return json.loads(self.kubectl("create", "--dry-run=client", "-o", "json", "-f",
                                        os.path.join(DEPLOY, file)))
-
-    def stop(self):
-        subprocess.run([f"{ENVIRONMENT}/stop-node.sh", self.folder], check=False,
-                       stdout=subprocess.DEVNULL, timeout=120)
 
 
 def eventually(condition, what, seconds=120):
@@ -160,8 +132,7 @@ class RealNodeTest(unittest.TestCase):
         cls.node = node = Node(cls.folder)
         cls.addClassCleanup(node.stop)
         node.start()
-        make_image(f"{cls.folder}/images/cbt.tar")
-        node.ctr("images", "import", f"{cls.folder}/images/cbt.tar")
+        node.import_image(IMAGE, ["/usr/bin/cbt"], image_files())
         node.kubectl("create", "namespace", "csi-driver")
         node.kubectl("label", "node", "node1", f"{NAME}/volumes=true")
         for file in ("csi-driver.yaml", "service-account.yaml"):
@@ -169,14 +140,8 @@ class RealNodeTest(unittest.TestCase):
         cls.deploy("daemon-set.yaml")
         cls.deploy("stateful-set.yaml")
         eventually(lambda: cls.ready("csi-cbt") and cls.ready("csi-cbt-volumes"), "driver and host")
-        with open(f"{cls.folder}/registrar.log", "ab") as log:
-            registrar = subprocess.Popen(
-                [f"{ENVIRONMENT}/in-node.sh", cls.folder, sys.executable,
-                 f"{ENVIRONMENT}/node/registrar.py", NAME, f"{node.plugin}/csi.sock",
-                 f"{node.kubelet}/plugins_registry/{NAME}-reg.sock"], stdin=subprocess.DEVNULL,
-                stdout=log, stderr=log)
-        cls.addClassCleanup(registrar.wait)
-        cls.addClassCleanup(registrar.kill)
+        cls.addClassCleanup(registrar.Registrar(
+            NAME, f"{node.plugin}/csi.sock", f"{node.kubelet}/plugins_registry/{NAME}-reg.sock").stop)
         eventually(lambda: NAME in node.kubectl("get", "csinode", "node1", "-o", "json"),
                    "the kubelet knows the driver")
 
@@ -335,8 +300,9 @@ class RealNodeTest(unittest.TestCase):
     def stats_are_answered(self, volumes):
         """NC: the kubelet gets statistics of both volumes at its own paths, and warns of nothing."""
         def reported():
-            summary = json.loads(self.node.kubectl(
-                "get", "--raw", "/api/v1/nodes/node1/proxy/stats/summary"))
+            answer = self.node.kubectl("get", "--raw", "/api/v1/nodes/node1/proxy/stats/summary",
+                                       check=False)  # none before the kubelet has looked around
+            summary = json.loads(answer) if answer else {"pods": []}
             found = {one["pvcRef"]["name"]: one.get("capacityBytes", 0)
                      for pod in summary["pods"] for one in pod.get("volume", []) if "pvcRef" in one}
             return found if found.keys() >= {"files", "disk"} else None

@@ -1,4 +1,4 @@
-"""csi-sanity against `cbt driver`, with volumes as file systems and as devices."""
+"""csi-sanity against `cbt-driver driver`, with volumes as file systems and as devices."""
 
 import os
 import subprocess

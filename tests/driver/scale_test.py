@@ -1,4 +1,4 @@
-"""`cbt driver` with many volumes, and with many snapshots of one."""
+"""`cbt-driver driver` with many volumes, and with many snapshots of one."""
 
 import os
 import time

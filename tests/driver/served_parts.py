@@ -1,4 +1,4 @@
-"""A volume of a running `cbt driver` that the test serves by a nbdkit of its own, where the driver
+"""A volume of a running `cbt-driver driver` that the test serves by a nbdkit of its own, where the driver
 looks for one, and a model of what must be in it. Not a test."""
 
 import contextlib

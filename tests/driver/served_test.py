@@ -1,4 +1,4 @@
-"""A volume of `cbt driver` that is served over NBD: it grows while it is written to, control clients
+"""A volume of `cbt-driver driver` that is served over NBD: it grows while it is written to, control clients
 vanish, and what is secret stays so."""
 
 import json

@@ -14,13 +14,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/descriptor.h"
-#include "faults/support/crash_disk.h"
-#include "faults/support/disk_recorder.h"
-#include "support/figures.h"
-#include "support/files.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
-#include "volume/snapshot_copy.h"
+#include "programs/volume/snapshot_copy.h"
+#include "tests/faults/support/crash_disk.h"
+#include "tests/faults/support/disk_recorder.h"
+#include "tests/support/figures.h"
+#include "tests/support/files.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::volume {
 namespace copy_power_loss_test {

@@ -21,13 +21,13 @@
 #include "cbt/kube/reviews.h"
 #include "cbt/kube/snapshots.h"
 #include "cbt/kube/status.h"
-#include "faults/support/failing_memory.h"
 #include "kube/client/answer.h"
-#include "kube/config/exec_plugin.h"
-#include "kube/config/kubeconfig.h"
-#include "kube/support/fake_api.h"
+#include "kube/client/exec_plugin.h"
+#include "kube/client/kubeconfig.h"
 #include "kube/watch/watch_event.h"
-#include "support/status.h"
+#include "tests/faults/support/failing_memory.h"
+#include "tests/kube/support/fake_api.h"
+#include "tests/support/status.h"
 
 namespace cbt::kube {
 namespace memory_kube_test {

@@ -34,26 +34,26 @@
 #include "cbt/units.h"
 #include "cbt/wire/digest.h"
 #include "cbt/wire/message.h"
-#include "faults/support/failing_memory.h"
 #include "rpc/access/admission.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/contract.h"
 #include "rpc/contract/page_token.h"
 #include "rpc/contract/status.h"
-#include "rpc/outbound/message_producer.h"
-#include "rpc/outbound/open_streams.h"
-#include "rpc/outbound/provider_feed.h"
-#include "rpc/outbound/server_stream.h"
-#include "rpc/outbound/stream_telemetry.h"
 #include "rpc/relay/open_calls.h"
 #include "rpc/relay/relay_feed.h"
-#include "rpc/support/providers.h"
+#include "rpc/server/message_producer.h"
+#include "rpc/server/open_streams.h"
+#include "rpc/server/provider_feed.h"
+#include "rpc/server/server_stream.h"
+#include "rpc/server/stream_telemetry.h"
 #include "rpc/transport/client_call.h"
 #include "rpc/transport/server_call.h"
 #include "rpc/transport/slice_pool.h"
-#include "support/figures.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/faults/support/failing_memory.h"
+#include "tests/rpc/support/providers.h"
+#include "tests/support/figures.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::rpc {
 namespace memory_rpc_test {
@@ -276,23 +276,29 @@ Found ServeStream(OpenStreams& registry, const StreamOptions& options, uint64_t 
   });
   absl::StatusOr<FairPlaces::Place> place = registry.Enter("");
   if (!place.ok()) return std::nullopt;
-  const auto begin = [&](const std::shared_ptr<ServerStream>& opened, const absl::Cord&) {
-    opened->Asked(false);
+  const auto stream = std::make_shared<ServerStream>(call, registry, *std::move(place), options,
+                                                     Telemetry{&observer, &log}, StreamKind{});
+  if (!registry.Add(stream).ok()) return std::nullopt;
+  // From here on a client waits for the end.
+  const auto begin = [&] {
     AdmittedRequest request;
     request.target_snapshot_id = "s";
     request.max_results = 2;
-    opened->Start(std::make_shared<ProviderFeed>(
+    stream->Start(std::make_shared<ProviderFeed>(
         tasks,
         std::make_unique<MessageProducer>(kCsiContract, provider, std::move(request), options,
                                           SlicePool::Create(options.message_bytes, kMiB),
                                           std::nullopt),
-        opened, opened->stop_token()));
+        stream, stream->stop_token()));
   };
-  const auto stream = std::make_shared<ServerStream>(
-      call, registry, *std::move(place), options, Telemetry{&observer, &log}, StreamKind{}, begin);
-  if (!registry.Add(stream).ok()) return std::nullopt;
-  // From here on a client waits for the end.
-  int threw = Tasks::Throws([&] { stream->OnReadDone(true, {}); }) ? 1 : 0;
+  // As a service does.
+  int threw = Tasks::Throws([&] {
+    try {
+      begin();
+    } catch (const std::bad_alloc&) {
+      stream->EndOutOfMemory();
+    }
+  });
   threw += tasks.Run();
   // If no task is running and the end has not come, a message must be in flight.
   for (int i = 0; i < 100 && !observer.report().has_value() && threw == 0; ++i) {
@@ -532,7 +538,7 @@ TEST_F(OutOfMemoryInServices, WithoutThreadsAServerDoesNotStart) {
     if (setrlimit(RLIMIT_AS, &room) != 0) _exit(2);
     ServerOptions options;
     options.listen = address;
-    options.stream.threads = 1024;
+    options.service.stream.threads = 1024;
     _exit(absl::IsResourceExhausted(Server::Start(provider, options).status()) ? 0 : 1);
   }
   int status = 0;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/directory.h"
 #include "cbt/change_chain.h"
 #include "cbt/change_map.h"
 #include "cbt/change_map_file.h"
@@ -24,13 +25,12 @@
 #include "cbt/source/directory_provider.h"
 #include "cbt/source/image.h"
 #include "cbt/units.h"
-#include "faults/support/failing_memory.h"
-#include "map/folder/folder.h"
 #include "map/tracker/region_log.h"
 #include "source/directory/beneath.h"
-#include "support/figures.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/faults/support/failing_memory.h"
+#include "tests/support/figures.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace memory_source_test {

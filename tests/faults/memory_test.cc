@@ -32,15 +32,15 @@
 #include "cbt/wire/checker.h"
 #include "cbt/wire/digest.h"
 #include "cbt/wire/message.h"
-#include "faults/support/failing_memory.h"
-#include "support/child_process.h"
-#include "support/figures.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/faults/support/failing_memory.h"
+#include "tests/support/child_process.h"
+#include "tests/support/figures.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 #if CBT_READS_LISTS
 #include "cbt/units.h"
-#include "source/support/listings.h"
+#include "tests/source/support/listings.h"
 #endif
 
 namespace cbt {

@@ -22,15 +22,15 @@
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/server.h"
-#include "faults/support/failing_memory.h"
-#include "rpc/support/providers.h"
-#include "rpc/transport/http2/certificates.h"
-#include "rpc/transport/http2/client/channel.h"
-#include "rpc/transport/http2/server.h"
-#include "rpc/transport/http2/tls_context.h"
-#include "support/figures.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "net/tls_context.h"
+#include "rpc/http2/channel.h"
+#include "rpc/http2/server.h"
+#include "tests/faults/support/failing_memory.h"
+#include "tests/net/certificates.h"
+#include "tests/rpc/support/providers.h"
+#include "tests/support/figures.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 #ifdef __SANITIZE_ADDRESS__
 // A Cord that cannot allocate a node loses the data being appended.
@@ -86,13 +86,7 @@ using Answer = std::vector<absl::Cord>;
 
 class Sender final : public CallHandler {
  public:
-  Sender(ServerCall& call, const Answer& answer) : call_(call), answer_(answer) {
-    call_.StartRead();
-  }
-  void OnReadDone(bool ok, absl::Cord) override {
-    if (!ok) return call_.Finish(absl::Status(absl::StatusCode::kInvalidArgument, ""));
-    Next();
-  }
+  Sender(ServerCall& call, const Answer& answer) : call_(call), answer_(answer) { Next(); }
   void OnWriteDone(bool ok) override {
     if (!ok) return call_.Finish(absl::Status(absl::StatusCode::kCancelled, ""));
     Next();
@@ -118,9 +112,10 @@ class Sender final : public CallHandler {
 class AnswerService final : public Service {
  public:
   explicit AnswerService(const Answer& answer) {
-    AddMethod("/t/Answer", [&answer](ServerCall& call) -> absl::StatusOr<CallHandler*> {
-      return new Sender(call, answer);
-    });
+    AddMethod("/t/Answer",
+              [&answer](ServerCall& call, const absl::Cord&) -> absl::StatusOr<CallHandler*> {
+                return new Sender(call, answer);
+              });
   }
 };
 
@@ -177,14 +172,14 @@ class OutOfMemoryInTheTransport : public testing::Test {
     test::PrintFigure("r10_wrong_transport", wrong_answers);
   }
 
-  void Start(const TlsOptions& tls = {}) {
-    tls_ = test::ValueOf(ServerTls::Create(tls, {}));
+  void Start(const net::ServerTlsSettings& tls = {}) {
+    tls_ = test::ValueOf(net::ServerTls::Create(tls));
     NewServerSsl ssl;
     if (tls_ != nullptr) {
-      ssl = [this]() -> absl::StatusOr<OwnedSsl> {
+      ssl = [this]() -> absl::StatusOr<net::OwnedSsl> {
         auto made = tls_->NewConnection();
         if (!made.ok()) return made.status();
-        return OwnedSsl(made->release());
+        return net::OwnedSsl(made->release());
       };
     }
     ServerLimits limits;
@@ -244,10 +239,10 @@ class OutOfMemoryInTheTransport : public testing::Test {
   }
 
   const test::TempDir dir_;
-  Address address_{.is_unix = true, .path = dir_ / "s", .host = {}, .port = 0};
+  net::Address address_{.is_unix = true, .path = dir_ / "s", .host = {}, .port = 0};
   Answer answer_;
   AnswerService service_{answer_};
-  std::unique_ptr<ServerTls> tls_;
+  std::unique_ptr<net::ServerTls> tls_;
   std::unique_ptr<Server> server_;
 };
 
@@ -276,13 +271,11 @@ TEST_F(OutOfMemoryInTheTransport, CallsOverTls) {
 TEST_F(OutOfMemoryInTheTransport, ContextsOfTls) {
   const test::TestAuthority authority;
   const test::PemIdentity identity = authority.Issue();
-  const TlsOptions server{.certificate = identity.certificate,
-                          .private_key = identity.key,
-                          .client_ca = authority.pem()};
-  const ClientTlsOptions client{.enabled = true,
-                                .ca = authority.pem(),
-                                .certificate = identity.certificate,
-                                .private_key = identity.key};
+  const net::ServerTlsSettings server{.certificate = identity.certificate,
+                                      .private_key = identity.key,
+                                      .client_ca = authority.pem()};
+  const net::ClientTlsSettings client{
+      .ca = authority.pem(), .certificate = identity.certificate, .private_key = identity.key};
   const auto fails_each = [](const auto& make) {
     for (int64_t n = 1;; n += 397) {
       bool made = false;
@@ -302,8 +295,8 @@ TEST_F(OutOfMemoryInTheTransport, ContextsOfTls) {
       }
     }
   };
-  EXPECT_GT(fails_each([&] { return ServerTls::Create(server, {}).ok(); }), 500);
-  EXPECT_GT(fails_each([&] { return ClientTls::Create(client).ok(); }), 500);
+  EXPECT_GT(fails_each([&] { return net::ServerTls::Create(server).ok(); }), 500);
+  EXPECT_GT(fails_each([&] { return net::ClientTls::Create(client).ok(); }), 500);
 }
 
 TEST_F(OutOfMemoryInTheTransport, AServerEndsWithoutMemory) {
@@ -362,11 +355,11 @@ TEST_F(OutOfMemoryInTheTransport, ARelayAndItsPlugin) {
   });
   rpc::ServerOptions plugin_options;
   plugin_options.listen = "unix://" + (dir_ / "plugin");
-  plugin_options.stream.threads = 1;
+  plugin_options.service.stream.threads = 1;
   const auto plugin = test::ValueOf(rpc::Server::Start(provider, plugin_options));
   RelayOptions relay_options;
   relay_options.listen = "unix://" + (dir_ / "relay");
-  relay_options.apis = {Api::kCsi};
+  relay_options.service.apis = {Api::kCsi};
   relay_options.plugin = plugin->address();
   const auto relay = test::ValueOf(Relay::Start(relay_options));
   // The relay reconnects by itself after a moment, in each of its loops, which take clients in

@@ -20,11 +20,11 @@
 #include "cbt/change_chain.h"
 #include "cbt/change_map_file.h"
 #include "cbt/change_tracker.h"
-#include "faults/support/crash_disk.h"
-#include "faults/support/disk_recorder.h"
-#include "map/maps.h"
-#include "support/figures.h"
-#include "support/status.h"
+#include "tests/faults/support/crash_disk.h"
+#include "tests/faults/support/disk_recorder.h"
+#include "tests/map/maps.h"
+#include "tests/support/figures.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace power_loss_test {

@@ -19,15 +19,15 @@
 #include <utility>
 #include <vector>
 
+#include "base/directory.h"
 #include "cbt/change_tracker.h"
-#include "faults/shim/calls.h"
-#include "faults/support/failing_memory.h"
-#include "map/folder/folder.h"
-#include "map/maps.h"
-#include "map/tracker/epochs.h"
 #include "map/tracker/region_log.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/faults/shim/calls.h"
+#include "tests/faults/support/failing_memory.h"
+#include "tests/map/maps.h"
+#include "tests/map/tracker/epochs.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 namespace {

@@ -26,7 +26,7 @@ KERNEL = "/usr/lib/linux/uapi"
 # The library that a folder or header bridges to: its headers, and its path if installed.
 BRIDGES = {
     "cbt/grpc/": (re.compile(r"/include/(?:grpc|grpcpp|google/protobuf)/"), "/usr/include/grpcpp"),
-    "cbt/roaring.h": (re.compile(r"/include/roaring/"), "/usr/include/roaring"),
+    "cbt/bridge/roaring.h": (re.compile(r"/include/roaring/"), "/usr/include/roaring"),
 }
 TOO_OLD = "libcbt needs C++20"
 # The C interface, for any C++ and for C11.

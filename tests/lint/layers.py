@@ -1,4 +1,4 @@
-"""Checks every #include under include/ and src/, and banned words, against layers.txt."""
+"""Checks every #include under include/, src/ and programs/, and banned words, against layers.txt."""
 
 import argparse
 import dataclasses
@@ -12,30 +12,50 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:<([^>\n]+)>|"([^"\n]+)")', 
 STANDARD = re.compile(r"[a-z_]+")
 POSIX = re.compile(r"((sys|linux|netinet|arpa|net)/)?[a-z0-9_]+\.h")
 SOURCES = ("*.cc", "*.h")
-MOST_FILES = 38
+MOST_FILES = 41
+TOPS = ("include", "src", "programs")
+BUILD_FILE = "CMakeLists.txt"
 
 
 @dataclasses.dataclass
 class Room:
     folder: str
-    prefix: str  # of its headers, as included
-    rooms: set
-    libraries: list
+    question: str
+    rooms: set = dataclasses.field(default_factory=set)  # prefixes of those that it may use
+    private: set = dataclasses.field(default_factory=set)  # those of them after `+`
+    libraries: list = None  # None: its line `uses` is missing
+
+    @property
+    def prefix(self):
+        """Of its headers, as included."""
+        top, _, rest = self.folder.partition("/")
+        name = self.folder if top == "programs" else rest
+        return name if name.endswith(".h") else name + "/"
+
+    @property
+    def is_program(self):
+        return self.folder.startswith("programs/")
 
 
 class Table:
     def __init__(self, path):
-        self.rooms, self.isa, self.bans, self.wrong = [], [], [], []
+        self.rooms, self.never, self.isa, self.bans, self.wrong = [], [], [], [], []
         for number, line in enumerate(path.read_text().splitlines(), 1):
             words = line.split("#")[0].split()
             if not words:
                 continue
             kind, *rest = words
-            if kind == "room" and ":" in rest[1:]:
+            if kind == "room" and len(rest) >= 2 and rest[-1].endswith("?"):
+                self.rooms.append(Room(rest[0], " ".join(rest[1:])))
+            elif kind == "uses" and ":" in rest and self.rooms and self.rooms[-1].libraries is None:
                 colon = rest.index(":")
-                folder = rest[0]
-                end = "" if folder.endswith(".h") else "/"
-                self.rooms.append(Room(folder, folder.partition("/")[2] + end, {name + "/" for name in rest[1:colon]}, rest[colon + 1:]))
+                plus = rest.index("+") if "+" in rest[:colon] else colon
+                room = self.rooms[-1]
+                room.private = {name + "/" for name in rest[plus + 1:colon]}
+                room.rooms = {name + "/" for name in rest[:plus]} | room.private
+                room.libraries = rest[colon + 1:]
+            elif kind == "never" and len(rest) >= 3:
+                self.never.append((rest[0], rest[1].split(","), " ".join(rest[2:])))
             elif kind == "isa" and len(rest) >= 2:
                 self.isa.append((rest[0], rest[1:]))
             elif kind == "ban" and len(rest) >= 3:
@@ -44,10 +64,21 @@ class Table:
                 raise SystemExit(f"{path}:{number}: not understood: {line}")
         # A room may only use rooms of earlier lines, so there is no cycle. Names that stand for
         # others are resolved once all are known.
-        names = [room.prefix for room in self.rooms]
-        for place, room in enumerate(self.rooms):
+        above = {}
+        for room in self.rooms:
+            if room.libraries is None:
+                raise SystemExit(f"{path}: {room.folder} has no line `uses`")
             self.wrong += [f"layers.txt: {room.folder} may not use {name}: it stands on no line above"
-                           for name in sorted(room.rooms - set(names[:place]))]
+                           for name in sorted(room.rooms - set(above))]
+            for name in sorted(room.rooms & set(above)):
+                is_private = above[name].folder.startswith("src/") and name != "base/"
+                if name in room.private and not (room.is_program and is_private):
+                    self.wrong.append(f"layers.txt: {room.folder}: {name} does not belong after +")
+                if above[name].is_program and not room.is_program:
+                    self.wrong.append(f"layers.txt: {room.folder} is a library and may not use {name}")
+                if room.is_program and is_private and name not in room.private:
+                    self.wrong.append(f"layers.txt: {room.folder}: {name} is private to src/: it belongs after +")
+            above[room.prefix] = room
         # A library that one room names is closed to the others, even within `posix`.
         self.named = {name for room in self.rooms for name in room.libraries if name != "posix"}
 
@@ -91,12 +122,25 @@ def files_below(root, folders):
                 yield path, path.relative_to(root).as_posix()
 
 
+def folders_without_room(root, table):
+    """Rooms that are no folder, and folders whose files are no code and that no room has."""
+    known = {room.folder for room in table.rooms}
+    findings = [f"layers.txt: there is no {room.folder}" for room in table.rooms if not (root / room.folder).exists()]
+    for path in common.tracked_files(root):
+        name = path.relative_to(root)
+        if name.parts[0] not in TOPS or path.suffix in (".cc", ".h") or path.name == BUILD_FILE:
+            continue
+        if not any(parent.as_posix() in known for parent in name.parents):
+            findings.append(f"{name.as_posix()}: lies in no room of layers.txt")
+    return findings
+
+
 def check(arguments):
     root = pathlib.Path(arguments.root)
     table = Table(root / "tests/lint/layers.txt")
     texts = {name: common.without_comments(path.read_text())
-             for path, name in files_below(root, ("include", "src"))}
-    findings = list(table.wrong)
+             for path, name in files_below(root, TOPS)}
+    findings = list(table.wrong) + folders_without_room(root, table)
     for name, text in texts.items():
         room = table.room_of(name)
         if room is None:
@@ -105,6 +149,9 @@ def check(arguments):
         findings += [f"{name}:{line}: {room.folder} must not include {header}"
                      for line, header, angled in includes(text)
                      if not may_include(table, room, header, angled)]
+        findings += [f"{name}:{line}: {header}: {reason}"
+                     for line, header, _ in includes(text) for prefix, folders, reason in table.never
+                     if header.startswith(prefix) and name.split("/")[0] in folders]
     for room in table.rooms:
         files = [name for name in texts if name.rpartition("/")[0] == room.folder]
         if len(files) > MOST_FILES:
@@ -140,24 +187,30 @@ def self_test(arguments):
     with tempfile.TemporaryDirectory() as scratch:
         root = pathlib.Path(scratch)
         table = (pathlib.Path(arguments.root) / "tests/lint/layers.txt").read_text()
+        for room in Table(pathlib.Path(arguments.root) / "tests/lint/layers.txt").rooms:
+            if not room.folder.endswith(".h") and room.folder != "src/rpc/transport":
+                (root / room.folder).mkdir(parents=True, exist_ok=True)
         common.plant(root, {
             "tests/lint/layers.txt": table,
             # Valid files, which must not be reported.
             "include/cbt/good.h": '#include <vector>\n#include "absl/status/status.h"\n'
                                   '#include "cbt/good.h"\n',
             "include/cbt/rpc/good.h": '#include "cbt/good.h"\n',
-            "include/cbt/roaring.h": '#include <roaring/roaring.h>\n#include "cbt/good.h"\n',
+            "include/cbt/bridge/roaring.h": '#include <roaring/roaring.h>\n#include "cbt/good.h"\n',
             "src/simd/good.h": "#include <cstdint>\n",
             "src/simd/good_inl.h": '#include <immintrin.h>\n#include <xsimd/xsimd.hpp>\n'
                                    '#include "simd/good.h"\n// bitwise_andnot is banned\n',
             "src/source/input/good.cc": '#include <unistd.h>\n#include <sys/stat.h>\n'
                                         '#include "cbt/good.h"\n// #include "rpc/server/x.h"\n',
             "src/rpc/grpc/good.cc": '#include <grpcpp/server.h>\n#include "cbt/rpc/good.h"\n',
-            "src/cli/commands/good.cc": '#include <CLI/CLI.hpp>\n#include "cli/output/x.h"\n#include "base/x.h"\n',
+            "programs/cbt/commands/good.cc": '#include <CLI/CLI.hpp>\n#include "programs/cbt/output/x.h"\n#include "base/x.h"\n',
+            "programs/cbt/CMakeLists.txt": "\n",
+            "programs/revisions/CMakeLists.txt": "\n",
+            "src/proto/grpc/health/v1/health.proto": "\n",
             # Violations.
             "include/cbt/a.h": '#include "core/x.h"\n#include <unistd.h>\n'
                                '#include "cbt/rpc/client.h"\n#include "cbt/wire/message.h"\n',
-            "include/cbt/aa.h": '#include <roaring/roaring.h>\n#include "cbt/roaring.h"\n',
+            "include/cbt/aa.h": '#include <roaring/roaring.h>\n#include "cbt/bridge/roaring.h"\n#include "programs/cbt/help.h"\n',
             "include/cbt/rpc/b.h": '#include <grpcpp/server.h>\n#include "rpc/server/x.h"\n#include "cbt/source/image.h"\n',
             "src/simd/c.cc": '#include "absl/status/status.h"\n',
             "src/simd/isa_d.cc": '#include "simd/d_inl.h"\n#include <vector>\n',
@@ -168,8 +221,12 @@ def self_test(arguments):
             "src/map/f.cc": '#include "map/tracker/x.h"\nx.remove_range(1, 2);\n',
             "src/source/nbd/g.cc": '#include "cbt/rpc/server.h"\n#include <immintrin.h>\n'
                                    '#include <google/protobuf/message.h>\n#include "beside.h"\n#include "source/ext/x.h"\n',
-            "src/rpc/client/h.cc": '#include "cli/x.h"\n#include <CLI/CLI.hpp>\n#include "rpc/server/x.h"\n',
+            "src/rpc/client/h.cc": '#include "programs/cbt/x.h"\n#include <CLI/CLI.hpp>\n#include "rpc/server/x.h"\n',
+            "programs/sidecar/p.cc": '#include "ops/event_log.h"\n#include "programs/cluster/driver.h"\n#include "net/pem.h"\n'
+                                     '#include "programs/driver/driver.h"\n',
+            "programs/revisions/lost.txt": "\n",
             "src/lost.cc": "\n",
+            "src/lost.txt": "\n",
             "src/source/lost.cc": "\n",
             "src/source/elsewhere/lost.cc": "\n",
             "bench/i.cc": "auto a = xsimd::dispatch(f); auto b = xsimd::available_architectures();\n",
@@ -181,7 +238,9 @@ def self_test(arguments):
             "include/cbt/a.h:3: include/cbt must not include cbt/rpc/client.h",
             "include/cbt/a.h:4: include/cbt must not include cbt/wire/message.h",
             "include/cbt/aa.h:1: include/cbt must not include roaring/roaring.h",
-            "include/cbt/aa.h:2: include/cbt must not include cbt/roaring.h",
+            "include/cbt/aa.h:2: include/cbt must not include cbt/bridge/roaring.h",
+            "include/cbt/aa.h:3: include/cbt must not include programs/cbt/help.h",
+            "include/cbt/aa.h:3: programs/cbt/help.h: a library knows no program",
             "include/cbt/rpc/b.h:1: include/cbt/rpc must not include grpcpp/server.h",
             "include/cbt/rpc/b.h:2: include/cbt/rpc must not include rpc/server/x.h",
             "include/cbt/rpc/b.h:3: include/cbt/rpc must not include cbt/source/image.h",
@@ -201,22 +260,37 @@ def self_test(arguments):
             "src/source/nbd/g.cc:3: src/source/nbd must not include google/protobuf/message.h",
             "src/source/nbd/g.cc:4: src/source/nbd must not include beside.h",
             "src/source/nbd/g.cc:5: src/source/nbd must not include source/ext/x.h",
-            "src/rpc/client/h.cc:1: src/rpc/client must not include cli/x.h",
+            "src/rpc/client/h.cc:1: src/rpc/client must not include programs/cbt/x.h",
+            "src/rpc/client/h.cc:1: programs/cbt/x.h: a library knows no program",
+            "programs/sidecar/p.cc:3: programs/sidecar must not include net/pem.h",
+            "programs/sidecar/p.cc:4: programs/sidecar must not include programs/driver/driver.h",
+            "layers.txt: there is no src/rpc/transport",
+            "programs/revisions/lost.txt: lies in no room",
+            "src/lost.txt: lies in no room",
             "src/rpc/client/h.cc:2: src/rpc/client must not include CLI/CLI.hpp",
             "src/rpc/client/h.cc:3: src/rpc/client must not include rpc/server/x.h",
             "src/lost.cc: lies in no room",
             "src/source/lost.cc: lies in no room",
             "src/source/elsewhere/lost.cc: lies in no room",
-            "src/wire: 39 files, more than 38",
+            f"src/wire: {MOST_FILES + 1} files, more than {MOST_FILES}",
             "bench/i.cc:1: xsimd::dispatch: ",
             "bench/i.cc:1: available_architectures: ",
         ])
-        # A table whose rooms form a cycle.
-        circle = table.replace("room src/base            cbt ", "room src/base            cbt core ")
-        assert circle != table
-        (root / "tests/lint/layers.txt").write_text(circle)
-        findings = check(argparse.Namespace(root=root))
-        assert "layers.txt: src/base may not use core/: it stands on no line above" in findings, findings
+        # A table whose rooms form a circle; private rooms that do not say so; a library on a program.
+        for before, after, wanted in [
+                ("  uses cbt : absl/ posix xxhash.h", "  uses cbt core : absl/ posix xxhash.h",
+                 "src/base may not use core/: it stands on no line above"),
+                ("base programs/cluster + ops : absl/ openssl/ prometheus/", "base programs/cluster ops : absl/ openssl/ prometheus/",
+                 "programs/sidecar: ops/ is private to src/: it belongs after +"),
+                ("  uses cbt cbt/source base + map/chain", "  uses cbt cbt/source + base map/chain",
+                 "programs/volume: base/ does not belong after +"),
+                ("# never PREFIX", "room src/above Why?\n  uses programs/cbt :\n\n# never PREFIX",
+                 "src/above is a library and may not use programs/cbt/")]:
+            wrong = table.replace(before, after)
+            assert wrong != table, before
+            (root / "tests/lint/layers.txt").write_text(wrong)
+            findings = check(argparse.Namespace(root=root))
+            assert f"layers.txt: {wanted}" in findings, findings
 
 
 if __name__ == "__main__":

@@ -1,38 +1,27 @@
-"""Checks docs/reference/grpc-over-http2.md: every rule of gRPC's HTTP/2 mapping has a number and,
+"""Checks tests/rpc/conformance/protocol.csv: every rule of gRPC's HTTP/2 mapping has a number and,
 for each side it applies to, a test that exists and is built.
 """
 
 import argparse
+import csv
 import pathlib
 import re
 import tempfile
 
 import common
 
-TABLE = "docs/reference/grpc-over-http2.md"
-INDEX = "docs/README.md"
-LISTED = "tests/rpc/CMakeLists.txt"
-FOLDERS = ["tests/rpc/transport/http2", "tests/rpc"]
+TABLE = "tests/rpc/conformance/protocol.csv"
+LISTED = ("tests/rpc/CMakeLists.txt", "tests/net/CMakeLists.txt")
+FOLDERS = ["tests/rpc/http2", "tests/net", "tests/rpc"]
 COLUMNS = ["number", "rule", "our server", "its tests", "our client", "its tests"]
 TEST = re.compile(r"\b(?:TEST|TEST_F|TEST_P|RC_GTEST_PROP)\(\s*(\w+)\s*,\s*(\w+)")
 
 
 def rows_of(text):
-    """[(line, cells)] of every table of the document, without headings."""
-    rows, findings = [], []
-    lines = text.split("\n")
-    for number, line in enumerate(lines, 1):
-        if not line.startswith("|"):
-            continue
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        if set("".join(cells)) <= {"-", " "}:
-            continue
-        if number == 1 or not lines[number - 2].startswith("|"):
-            if cells != COLUMNS:
-                findings.append(f"{TABLE}:{number}: the columns are {', '.join(COLUMNS)}")
-            continue
-        rows.append((number, cells))
-    return rows, findings
+    """[(line, cells)] of the table, without its head."""
+    reader = csv.reader(text.splitlines())
+    findings = [] if next(reader, None) == COLUMNS else [f"{TABLE}:1: the columns are {', '.join(COLUMNS)}"]
+    return [(reader.line_num, cells) for cells in reader], findings
 
 
 def wrong_test(root, named, tests, built):
@@ -48,7 +37,7 @@ def wrong_test(root, named, tests, built):
     if test not in tests[path]:
         return f"{path} has no test {test}"
     if path.removeprefix("tests/").removesuffix(".cc") not in built:
-        return f"{path} is not built: it is not in {LISTED}"
+        return f"{path} is not built: it is not in {' or '.join(LISTED)}"
     return None
 
 
@@ -63,10 +52,8 @@ def check_side(at, does, named, verify):
 def check(arguments):
     root = pathlib.Path(arguments.root)
     rows, findings = rows_of((root / TABLE).read_text())
-    built = set(re.findall(r"\brpc/[\w/]+", (root / LISTED).read_text()))
+    built = set(re.findall(r"\b(?:rpc|net)/[\w/]+", "".join((root / name).read_text() for name in LISTED)))
     tests, sides, before = {}, 0, (0, 0)
-    if pathlib.PurePath(TABLE).relative_to("docs").as_posix() not in (root / INDEX).read_text():
-        findings.append(f"{INDEX}: no link to {TABLE}")
     for line, cells in rows:
         at = f"{TABLE}:{line}"
         if len(cells) != len(COLUMNS):
@@ -92,44 +79,45 @@ def check(arguments):
 
 
 def self_test(_):
-    head = f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}\n"
+    head = f"{','.join(COLUMNS)}\n"
     with tempfile.TemporaryDirectory() as scratch:
         root = pathlib.Path(scratch)
         common.plant(root, {
-            TABLE: f"# Rules\n\n{head}"
-                   "| 1.1 | good | does | a_test:A.One b/b_test:B.Two | - | - |\n"
-                   "| 1.2 | good | - | - | does | server/c_test:C.Three |\n"
-                   "| 1.2 | again | does | a_test:A.One | - | - |\n"
-                   "| 1.3 | untested | does | - | - | - |\n"
-                   "| 1.4 | gone | does | a_test:A.Gone | - | - |\n"
-                   "| 1.5 | commented | does | a_test:A.Off | - | - |\n"
-                   "| 1.6 | no file | does | z_test:A.One | - | - |\n"
-                   "| 1.7 | not built | - | - | does | d_test:D.Four |\n"
-                   "| 1.8 | no side's | - | - | - | - |\n"
-                   "| 1.9 | short | - |\n"
-                   "| 1.9 |  | does | a_test:A.One | - | - |\n"
-                   "| 1.10 | tests of nothing | does | a_test:A.One | - | a_test:A.One |\n"
-                   f"\n{head.replace('rule', 'law')}"
-                   "| 2.1 | good | does | a_test:A.One | - | - |\n"
-                   "| 2.x | odd | does | a_test:A.One | - | - |\n",
-            INDEX: "nothing\n",
-            LISTED: "set(tests\n  rpc/transport/http2/a_test\n  rpc/transport/http2/b/b_test\n"
+            TABLE: head +
+                   "1.1,good,does,a_test:A.One b/b_test:B.Two,-,-\n"
+                   "1.2,good,-,-,does,server/c_test:C.Three\n"
+                   "1.2,again,does,a_test:A.One,-,-\n"
+                   "1.3,untested,does,-,-,-\n"
+                   "1.4,gone,does,a_test:A.Gone,-,-\n"
+                   "1.5,commented,does,a_test:A.Off,-,-\n"
+                   "1.6,no file,does,z_test:A.One,-,-\n"
+                   "1.7,not built,-,-,does,d_test:D.Four\n"
+                   "1.8,no side's,-,-,-,-\n"
+                   "1.9,short,-\n"
+                   "1.9,,does,a_test:A.One,-,-\n"
+                   "1.10,tests of nothing,does,a_test:A.One,-,a_test:A.One\n"
+                   "2.1,good,does,a_test:A.One,-,-\n"
+                   "2.x,odd,does,a_test:A.One,-,-\n",
+            LISTED[1]: "net/c_test\n",
+            LISTED[0]: "set(tests\n  rpc/http2/a_test\n  rpc/http2/b/b_test\n"
                     "  rpc/server/c_test)\n",
-            "tests/rpc/transport/http2/a_test.cc": "TEST(A, One) {}\n// TEST(A, Off) {}\n",
-            "tests/rpc/transport/http2/b/b_test.cc": "TEST_F(B,\n       Two) {}\n",
-            "tests/rpc/transport/http2/d_test.cc": "TEST(D, Four) {}\n",
+            "tests/rpc/http2/a_test.cc": "TEST(A, One) {}\n// TEST(A, Off) {}\n",
+            "tests/rpc/http2/b/b_test.cc": "TEST_F(B,\n       Two) {}\n",
+            "tests/rpc/http2/d_test.cc": "TEST(D, Four) {}\n",
             "tests/rpc/server/c_test.cc": "TEST_P(C, Three) {}\n",
         })
         common.expect_findings(check(argparse.Namespace(root=root)), [
-            "README.md: no link", ":7: 1.2 does not follow 1.2",
-            ":8: 1.3: server says 'does', and its tests are '-'",
-            ":9: 1.4: server: tests/rpc/transport/http2/a_test.cc has no test A.Gone",
-            ":10: 1.5: server: tests/rpc/transport/http2/a_test.cc has no test A.Off",
-            ":11: 1.6: server: no test file z_test",
-            ":12: 1.7: client: tests/rpc/transport/http2/d_test.cc is not built",
-            ":13: 1.8 is for no side", ":14: 3 columns", ":15: 1.9 says nothing",
-            ":16: 1.10: client says '-', and its tests are 'a_test:A.One'",
-            ":18: the columns are", ":21: 2.x does not follow 2.1"])
+            ":4: 1.2 does not follow 1.2",
+            ":5: 1.3: server says 'does', and its tests are '-'",
+            ":6: 1.4: server: tests/rpc/http2/a_test.cc has no test A.Gone",
+            ":7: 1.5: server: tests/rpc/http2/a_test.cc has no test A.Off",
+            ":8: 1.6: server: no test file z_test",
+            ":9: 1.7: client: tests/rpc/http2/d_test.cc is not built",
+            ":10: 1.8 is for no side", ":11: 3 columns", ":12: 1.9 says nothing",
+            ":13: 1.10: client says '-', and its tests are 'a_test:A.One'",
+            ":15: 2.x does not follow 2.1"])
+        (root / TABLE).write_text(head.replace("rule", "law") + "1.1,good,does,a_test:A.One,-,-\n")
+        common.expect_findings(check(argparse.Namespace(root=root)), [":1: the columns are"])
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""Checks that every statement about the two earlier revisions (S1 to S21 of the first, A1 to A17 of the
-second) has a test with its number in the name: S8TheCreator... in C++, test_s8_... in Python.
+"""Checks that every statement of docs/reference has a test with its number in the name, and that
+every number in a test's name is that of a statement: S and A of earlier-revisions.md below
+tests/kube, E of scenarios.md in any test. S8TheCreator... in C++, test_s8_... in Python.
 """
 
 import pathlib
@@ -9,49 +10,90 @@ import tempfile
 import common
 from disasters import tests_of
 
-STATEMENTS = [f"S{n}" for n in range(1, 22)] + [f"A{n}" for n in range(1, 18)]
-# What no component does yet.
-NOT_BUILT = set()
-FOLDER = "kube/"
-NUMBER = re.compile(r"(?:\.|And)([SA]\d+)(?=[A-Z])|_([sa]\d+)(?=_)")
+COMPONENTS = ("kube/", "cluster/", "sidecar/", "revisions/")
+# {document: {letter: folders of its tests}}
+DOCUMENTS = {"docs/reference/earlier-revisions.md": {"S": COMPONENTS, "A": COMPONENTS},
+             "docs/reference/scenarios.md": {"E": ("",)}}
+STATEMENT = re.compile(r"^- \*\*([A-Z])(\d+)\.\*\*(.*)")
 
 
-def check(arguments, not_built=frozenset(NOT_BUILT)):
-    found = set()
+def read_statements(name, text, letters):
+    """The numbers of each letter, and lines of findings. Each begins at 1, and none is missing."""
+    numbers = {letter: [] for letter in letters}
     findings = []
-    for program, tests in tests_of(pathlib.Path(arguments.root)).items():
-        if not program.startswith(FOLDER):
+    for line, words in enumerate(text.splitlines(), 1):
+        found = STATEMENT.match(words)
+        if not found:
             continue
-        for test in tests:
-            for numbers in NUMBER.findall(test):
-                number = "".join(numbers).upper()
-                found.add(number)
-                if number not in STATEMENTS:
-                    findings.append(f"{program}: {test}: there is no statement {number}")
-    findings += [f"no test has the number {number}" for number in STATEMENTS
-                 if number not in found | not_built]
-    findings += [f"{number} has a test: strike it from NOT_BUILT" for number in STATEMENTS
-                 if number in found & not_built]
+        letter, number, sentence = found[1], int(found[2]), found[3]
+        if letter not in numbers:
+            findings.append(f"{name}:{line}: statements of this page begin with {' or '.join(letters)}")
+            continue
+        if number != len(numbers[letter]) + 1:
+            findings.append(f"{name}:{line}: {letter}{number} follows {letter}{len(numbers[letter])}")
+        if len(sentence.split()) < 3:
+            findings.append(f"{name}:{line}: {letter}{number} says nothing")
+        numbers[letter].append(number)
+    return numbers, findings
+
+
+def numbers_of(test, letter):
+    """The numbers in a test's name: S8TheCreator..., AndS8..., test_s8_..."""
+    pattern = rf"(?:\.|And){letter}(\d+)(?=[A-Z])|_{letter.lower()}(\d+)(?=_)"
+    return {int(a or b) for a, b in re.findall(pattern, test)}
+
+
+def check(arguments):
+    root = pathlib.Path(arguments.root)
+    tests = tests_of(root)
+    findings = []
+    for name, letters in DOCUMENTS.items():
+        numbers, wrong = read_statements(name, (root / name).read_text(encoding="utf-8"), letters)
+        findings += wrong
+        for letter, folders in letters.items():
+            if not numbers[letter]:
+                findings.append(f"{name}: it has no statement {letter}1")
+            tested = set()
+            for program, names in tests.items():
+                if not program.startswith(folders):
+                    continue
+                for test in sorted(names):
+                    found = numbers_of(test, letter)
+                    tested |= found
+                    findings += [f"{program}: {test}: {name} has no statement {letter}{number}"
+                                 for number in sorted(found - set(numbers[letter]))]
+            findings += [f"{name}: no test has the number {letter}{number}"
+                         for number in numbers[letter] if number not in tested]
     return findings
 
 
 def self_test(_):
-    built = [s for s in STATEMENTS if s not in ("A16", "A17", "S2", "S3", "S4")]
+    earlier, scenarios = DOCUMENTS
     with tempfile.TemporaryDirectory() as scratch:
         root = pathlib.Path(scratch)
         common.plant(root, {
-            "tests/kube/a_test.cc": "\n".join(f"TEST(Many, {s}IsSo) {{}}" for s in built) +
-                                    "\n// TEST(Many, S2IsCommentedOut)\nTEST(Many, S99IsNone) {}\n",
-            "tests/kube/b_test.py": "class C:\n    def test_s3_is_so(self):\n        pass\n"
-                                    "    def test_a17_is_built(self):\n        pass\n",
-            "tests/other/c_test.cc": "TEST(Many, S4IsElsewhere) {}\n",
+            earlier: "# Statements, S9 among them\n\n- **S1.** One is tested.\n- **S2.** Two is commented out.\n"
+                     "- **S3.** Three is tested in Python.\n- **S4.** Four is tested elsewhere.\n"
+                     "- **S6.** Five is missing.\n- **S6.** Six\n  continues.\n- **E1.** Another page's letter.\n",
+            scenarios: "- **E1.** One is tested.\n- **E2.** Two is tested in Python.\n- **E3.** Three has no test.\n",
+            "tests/kube/a_test.cc": "TEST(Many, S1IsSo) {}\nTEST(Many, S6IsSo) {}\n"
+                                    "// TEST(Many, S2IsCommentedOut)\nTEST(Many, S99HasNoText) {}\n",
+            "tests/revisions/b_test.py": "class C:\n    def test_s3_is_so(self):\n        pass\n"
+                                    "    def test_e12_has_no_text(self):\n        pass\n",
+            "tests/other/c_test.cc": "TEST(Many, S4IsElsewhere) {}\nTEST(Many, E1ThisHappens) {}\n"
+                                     "TEST_F(Many, NoE3Here) {}\n",
+            "tests/other/d_test.py": "class C:\n    def test_e2_of_images(self):\n        pass\n",
         })
-        arguments = type("Arguments", (), {"root": root})
-        common.expect_findings(check(arguments, {"A16", "A17"}), [
-            "S99IsNone: there is no statement S99",
+        common.expect_findings(check(type("Arguments", (), {"root": root})), [
+            "earlier-revisions.md:7: S6 follows S4",
+            "earlier-revisions.md:8: S6 says nothing",
+            "earlier-revisions.md:10: statements of this page begin with S or A",
+            "earlier-revisions.md: it has no statement A1",
+            "S99HasNoText: docs/reference/earlier-revisions.md has no statement S99",
             "no test has the number S2",
             "no test has the number S4",
-            "A17 has a test",
+            "test_e12_has_no_text: docs/reference/scenarios.md has no statement E12",
+            "no test has the number E3",
         ])
 
 

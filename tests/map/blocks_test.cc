@@ -12,8 +12,8 @@
 #include "cbt/bitmap.h"
 #include "cbt/change_map.h"
 #include "cbt/transform.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace blocks_test {

@@ -20,11 +20,11 @@
 #include "cbt/change_tracker.h"
 #include "cbt/transform.h"
 #include "cbt/units.h"
-#include "map/maps.h"
-#include "map/tracker/epochs.h"
-#include "support/cursors.h"
-#include "support/figures.h"
-#include "support/status.h"
+#include "tests/map/maps.h"
+#include "tests/map/tracker/epochs.h"
+#include "tests/support/cursors.h"
+#include "tests/support/figures.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace boundary_test {

@@ -9,11 +9,11 @@
 #include "cbt/list_cursor.h"
 #include "cbt/transform.h"
 #include "cbt/units.h"
-#include "map/maps.h"
-#include "support/cursors.h"
-#include "support/generators.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
+#include "tests/map/maps.h"
+#include "tests/support/cursors.h"
+#include "tests/support/generators.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace change_map_test {

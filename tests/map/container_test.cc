@@ -10,11 +10,11 @@
 #include <random>
 #include <vector>
 
-#include "map/maps.h"
 #include "map/portable_writer.h"
-#include "support/generators.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
+#include "tests/map/maps.h"
+#include "tests/support/generators.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace container_test {

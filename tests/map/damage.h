@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "support/figures.h"
-#include "support/seeded_random.h"
+#include "tests/support/figures.h"
+#include "tests/support/seeded_random.h"
 
 namespace cbt::test {
 

@@ -2,7 +2,7 @@
 // checksums (change maps, chain manifests, region logs), so all of these must be refused. The
 // exported portable form carries none: there, accepted flips are counted, and each must at least be
 // a valid bitmap.
-#include "map/damage.h"
+#include "tests/map/damage.h"
 
 #include <gtest/gtest.h>
 
@@ -16,21 +16,21 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/checksum.h"
+#include "base/directory.h"
 #include "cbt/change_map_file.h"
 #include "cbt/units.h"
 #include "map/chain/chain_manifest.h"
-#include "map/folder/folder.h"
-#include "map/maps.h"
 #include "map/tracker/region_log.h"
 #include "map/tracker/tracker_manifest.h"
-#include "reference/portable_roaring.h"
-#include "support/cursors.h"
-#include "support/figures.h"
-#include "support/files.h"
-#include "support/memory_file.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/map/maps.h"
+#include "tests/reference/portable_roaring.h"
+#include "tests/support/cursors.h"
+#include "tests/support/figures.h"
+#include "tests/support/files.h"
+#include "tests/support/memory_file.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace damage_test {

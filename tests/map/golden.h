@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "support/files.h"
+#include "tests/support/files.h"
 
 namespace cbt::test {
 

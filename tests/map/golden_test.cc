@@ -1,7 +1,7 @@
 // Files of every released format version (tests/map/data) must read back as the state they were
 // written from, and the same state must produce the same bytes. Released files never change;
 // CBT_WRITE_GOLDEN=1 adds missing ones.
-#include "map/golden.h"
+#include "tests/map/golden.h"
 
 #include <gtest/gtest.h>
 
@@ -11,17 +11,17 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/directory.h"
 #include "cbt/change_chain.h"
 #include "cbt/change_map_file.h"
 #include "cbt/change_tracker.h"
 #include "cbt/units.h"
 #include "map/chain/chain_manifest.h"
-#include "map/folder/folder.h"
-#include "map/maps.h"
 #include "map/tracker/region_log.h"
-#include "support/figures.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/map/maps.h"
+#include "tests/support/figures.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace golden_test {

@@ -7,10 +7,10 @@
 #include <memory>
 
 #include "cbt/change_map.h"
-#include "map/maps.h"
-#include "reference/portable_roaring.h"
-#include "support/generators.h"
-#include "support/status.h"
+#include "tests/map/maps.h"
+#include "tests/reference/portable_roaring.h"
+#include "tests/support/generators.h"
+#include "tests/support/status.h"
 
 // Newer versions declare their functions in there.
 namespace roaring::api {}

@@ -15,13 +15,13 @@
 #include "base/checksum.h"
 #include "cbt/change_map_file.h"
 #include "map/map_file.h"
-#include "map/maps.h"
-#include "reference/portable_roaring.h"
-#include "support/cursors.h"
-#include "support/figures.h"
-#include "support/memory_file.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
+#include "tests/map/maps.h"
+#include "tests/reference/portable_roaring.h"
+#include "tests/support/cursors.h"
+#include "tests/support/figures.h"
+#include "tests/support/memory_file.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace lies_test {

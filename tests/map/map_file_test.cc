@@ -17,12 +17,12 @@
 #include "base/file_io.h"
 #include "cbt/change_map_file.h"
 #include "cbt/units.h"
-#include "map/maps.h"
-#include "support/cursors.h"
-#include "support/files.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/map/maps.h"
+#include "tests/support/cursors.h"
+#include "tests/support/files.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace map_file_test {

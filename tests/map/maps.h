@@ -12,7 +12,7 @@
 
 #include "cbt/change_map.h"
 #include "cbt/cursor.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 

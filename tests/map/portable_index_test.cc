@@ -12,10 +12,10 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/change_map.h"
 #include "cbt/units.h"
-#include "map/maps.h"
-#include "reference/portable_roaring.h"
-#include "support/generators.h"
-#include "support/status.h"
+#include "tests/map/maps.h"
+#include "tests/reference/portable_roaring.h"
+#include "tests/support/generators.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace portable_index_test {

@@ -1,5 +1,5 @@
 // Converts change maps to CRoaring's bitmaps and back, every type in both directions.
-#include "cbt/roaring.h"
+#include "cbt/bridge/roaring.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "cbt/units.h"
-#include "map/maps.h"
-#include "support/generators.h"
-#include "support/status.h"
+#include "tests/map/maps.h"
+#include "tests/support/generators.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace roaring_test {

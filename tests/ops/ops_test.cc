@@ -20,10 +20,10 @@
 #include "cbt/rpc/server.h"
 #include "cbt/units.h"
 #include "ops/http_page.h"
-#include "rpc/support/fixture.h"
-#include "rpc/support/list_all.h"
-#include "support/files.h"
-#include "support/status.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/rpc/support/list_all.h"
+#include "tests/support/files.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace ops_test {
@@ -62,8 +62,8 @@ TEST(Metrics, CountStreamsTuplesAndBytes) {
       });
   rpc::ServerOptions options;
   options.listen = "unix://" + (dir / "s");
-  options.apis = {rpc::Api::kCsi, rpc::Api::kPaged};
-  options.telemetry.observer = metrics->get();
+  options.service.apis = {rpc::Api::kCsi, rpc::Api::kPaged};
+  options.service.telemetry.observer = metrics->get();
   auto server = rpc::Server::Start(provider, options);
   ASSERT_OK(server);
   rpc::ListRequest request;
@@ -199,9 +199,9 @@ TEST(Metrics, AttackTTheStateOfAServerAndTheCausesOfEndsAreShown) {
   });
   rpc::ServerOptions options;
   options.listen = "unix://" + (dir / "s");
-  options.stream.max_streams = 1;
-  options.stream.stall_timeout = std::chrono::milliseconds(800);
-  options.telemetry.observer = metrics.get();
+  options.service.stream.max_streams = 1;
+  options.service.stream.stall_timeout = std::chrono::milliseconds(800);
+  options.service.telemetry.observer = metrics.get();
   const auto server = rpc::Server::Start(provider, options);
   ASSERT_OK(server);
   const auto shows = [&](const char* line) {
@@ -259,8 +259,8 @@ TEST(Metrics, AttackTTheEndsOfConnectionsAreCounted) {
   rpc::ServerOptions options;
   options.listen = "unix://" + (dir / "s");
   // The state is reported four times per stall_timeout.
-  options.stream.stall_timeout = std::chrono::milliseconds(800);
-  options.telemetry.observer = metrics.get();
+  options.service.stream.stall_timeout = std::chrono::milliseconds(800);
+  options.service.telemetry.observer = metrics.get();
   const auto shows = [&](const std::string& line) {
     return Eventually([&] { return metrics->Text().find(line) != std::string::npos; },
                       std::chrono::seconds(20));
@@ -377,17 +377,17 @@ TEST(Log, E19NothingOfARequestIsEverLogged) {
     const auto secrets = rpc::MakeStaticSecrets(std::move(held));
     rpc::ServerOptions server_options;
     server_options.listen = "unix://" + (dir / "plugin");
-    server_options.telemetry = {.observer = metrics.get(), .log = log->get()};
+    server_options.service.telemetry = {.observer = metrics.get(), .log = log->get()};
     const auto server = rpc::Server::Start(provider, server_options);
     ASSERT_OK(server);
     rpc::RelayOptions relay_options;
     relay_options.listen = "unix://" + (dir / "relay");
     relay_options.plugin = (*server)->address();
-    relay_options.access = {.authenticator = access.get(),
-                            .authorizer = access.get(),
-                            .resolver = folders.get(),
-                            .secrets = secrets.get()};
-    relay_options.telemetry = server_options.telemetry;
+    relay_options.service.access = {.authenticator = access.get(),
+                                    .authorizer = access.get(),
+                                    .resolver = folders.get(),
+                                    .secrets = secrets.get()};
+    relay_options.service.telemetry = server_options.service.telemetry;
     const auto relay = rpc::Relay::Start(relay_options);
     ASSERT_OK(relay);
     for (const char* token : {"canary-token", "canary-wrong", ""}) {
@@ -396,7 +396,7 @@ TEST(Log, E19NothingOfARequestIsEverLogged) {
           rpc::ListRequest request;
           request.address = (*relay)->address();
           request.api = rpc::Api::kKubernetes;
-          request.token = token;
+          request.token = Secret(token);
           request.name_space = std::string("ns");
           request.snapshot_id = snapshot;
           if (*base != '\0') request.base_snapshot_id = base;
@@ -468,7 +468,7 @@ TEST(Log, HoldsWhatIsWantedAndNothingElse) {
         });
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir / "s");
-    options.telemetry.log = &log;
+    options.service.telemetry.log = &log;
     auto server = ValueOf(rpc::Server::Start(provider, options));
     rpc::ListRequest request;
     request.address = server->address();

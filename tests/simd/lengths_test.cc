@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "simd/answer_parts.h"
 #include "simd/kernels.h"
-#include "support/figures.h"
-#include "support/guarded_memory.h"
+#include "tests/simd/answer_parts.h"
+#include "tests/support/figures.h"
+#include "tests/support/guarded_memory.h"
 
 namespace cbt {
 namespace lengths_test {

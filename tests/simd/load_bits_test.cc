@@ -3,9 +3,9 @@
 #include <random>
 
 #include "simd/kernels.h"
-#include "support/guarded_memory.h"
-#include "support/seeded_random.h"
-#include "support/variants.h"
+#include "tests/support/guarded_memory.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/variants.h"
 
 namespace cbt {
 namespace load_bits_test {

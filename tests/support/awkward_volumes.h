@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cbt/units.h"
-#include "reference/volume.h"
+#include "tests/reference/volume.h"
 
 namespace cbt::test {
 

@@ -71,6 +71,10 @@ class ChildProcess {
     return false;
   }
 
+  void Signal(int number) const {
+    if (process_ > 0) kill(process_, number);
+  }
+
   // Waits for its exit code; -1 if a signal ended it or it did not start.
   int Wait() {
     if (process_ <= 0) return -1;

@@ -15,8 +15,8 @@
 #include "cbt/change_map.h"
 #include "cbt/cursor.h"
 #include "cbt/list_cursor.h"
-#include "reference/volume.h"
-#include "support/status.h"
+#include "tests/reference/volume.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 

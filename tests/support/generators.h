@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <random>
 
-#include "reference/volume.h"
+#include "tests/reference/volume.h"
 
 namespace cbt::test {
 

@@ -10,8 +10,8 @@
 #include <filesystem>
 #include <string>
 
-#include "support/files.h"
-#include "support/temp_dir.h"
+#include "tests/support/files.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 

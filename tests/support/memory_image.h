@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cbt/source/image.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 

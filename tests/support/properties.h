@@ -7,7 +7,7 @@
 
 #include <cstddef>
 
-#include "reference/volume.h"
+#include "tests/reference/volume.h"
 
 namespace cbt::test {
 

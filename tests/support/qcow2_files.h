@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cbt/source/qcow2.h"
-#include "support/memory_image.h"
+#include "tests/support/memory_image.h"
 
 namespace cbt::test {
 

@@ -20,8 +20,8 @@
 
 #include "cbt/source/image.h"
 #include "cbt/units.h"
-#include "reference/volume.h"
-#include "support/status.h"
+#include "tests/reference/volume.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 

@@ -13,8 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/cursor.h"
-#include "reference/volume.h"
-#include "support/figures.h"
+#include "tests/reference/volume.h"
+#include "tests/support/figures.h"
 
 namespace cbt::test {
 

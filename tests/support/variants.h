@@ -13,7 +13,7 @@
 
 #include "cbt/simd.h"
 #include "simd/kernels.h"
-#include "support/figures.h"
+#include "tests/support/figures.h"
 
 namespace cbt::test {
 

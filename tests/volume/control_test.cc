@@ -1,4 +1,4 @@
-#include "volume/control.h"
+#include "programs/volume/control.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -14,9 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "base/descriptor.h"
 #include "cbt/units.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
-#include "volume/control_lines.h"
+#include "programs/volume/control_lines.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::volume {
 namespace control_test {

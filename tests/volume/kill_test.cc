@@ -24,16 +24,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/units.h"
-#include "support/child_process.h"
-#include "support/figures.h"
-#include "support/files.h"
-#include "support/loop_mount.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
-#include "volume/control.h"
-#include "volume/tracked_volume.h"
-#include "volume/volume_model.h"
+#include "programs/volume/control.h"
+#include "programs/volume/tracked_volume.h"
+#include "tests/support/child_process.h"
+#include "tests/support/figures.h"
+#include "tests/support/files.h"
+#include "tests/support/loop_mount.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
+#include "tests/volume/volume_model.h"
 
 namespace cbt::volume {
 namespace kill_test {

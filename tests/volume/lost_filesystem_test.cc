@@ -14,12 +14,12 @@
 #include "base/descriptor.h"
 #include "base/file_io.h"
 #include "cbt/units.h"
-#include "support/child.h"
-#include "support/files.h"
-#include "support/loop_mount.h"
-#include "support/status.h"
-#include "volume/tracked_volume.h"
-#include "volume/volume_model.h"
+#include "programs/volume/tracked_volume.h"
+#include "tests/support/child.h"
+#include "tests/support/files.h"
+#include "tests/support/loop_mount.h"
+#include "tests/support/status.h"
+#include "tests/volume/volume_model.h"
 
 namespace cbt::volume {
 namespace lost_filesystem_test {

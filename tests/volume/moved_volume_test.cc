@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "cbt/units.h"
-#include "support/files.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
-#include "volume/snapshot_reader.h"
-#include "volume/tracked_volume.h"
-#include "volume/volume_model.h"
+#include "programs/volume/snapshot_reader.h"
+#include "programs/volume/tracked_volume.h"
+#include "tests/support/files.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
+#include "tests/volume/volume_model.h"
 
 namespace cbt::volume {
 namespace moved_volume_test {

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "cbt/units.h"
-#include "support/full_disk.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
-#include "volume/tracked_volume.h"
+#include "programs/volume/tracked_volume.h"
+#include "tests/support/full_disk.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::volume {
 namespace repair_test {

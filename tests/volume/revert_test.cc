@@ -20,13 +20,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/units.h"
-#include "support/child.h"
-#include "support/files.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
-#include "volume/control.h"
-#include "volume/tracked_volume.h"
-#include "volume/volume_model.h"
+#include "programs/volume/control.h"
+#include "programs/volume/tracked_volume.h"
+#include "tests/support/child.h"
+#include "tests/support/files.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
+#include "tests/volume/volume_model.h"
 
 namespace cbt::volume {
 namespace revert_test {

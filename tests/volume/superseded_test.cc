@@ -9,11 +9,11 @@
 #include "cbt/change_chain.h"
 #include "cbt/change_map.h"
 #include "cbt/units.h"
-#include "support/files.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
-#include "volume/snapshot_reader.h"
-#include "volume/tracked_volume.h"
+#include "programs/volume/snapshot_reader.h"
+#include "programs/volume/tracked_volume.h"
+#include "tests/support/files.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::volume {
 namespace {

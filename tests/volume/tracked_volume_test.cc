@@ -1,4 +1,4 @@
-#include "volume/tracked_volume.h"
+#include "programs/volume/tracked_volume.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -17,14 +17,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/units.h"
-#include "support/child.h"
-#include "support/files.h"
-#include "support/loop_mount.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
-#include "volume/snapshot_reader.h"
-#include "volume/volume_model.h"
+#include "programs/volume/snapshot_reader.h"
+#include "tests/support/child.h"
+#include "tests/support/files.h"
+#include "tests/support/loop_mount.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
+#include "tests/volume/volume_model.h"
 
 namespace cbt::volume {
 namespace tracked_volume_test {

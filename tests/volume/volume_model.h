@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "reference/volume.h"
-#include "support/cursors.h"
-#include "support/files.h"
-#include "support/status.h"
-#include "volume/tracked_volume.h"
+#include "programs/volume/tracked_volume.h"
+#include "tests/reference/volume.h"
+#include "tests/support/cursors.h"
+#include "tests/support/files.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 

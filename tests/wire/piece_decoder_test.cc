@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/units.h"
-#include "support/seeded_random.h"
+#include "tests/support/seeded_random.h"
 
 namespace cbt {
 namespace piece_decoder_test {

@@ -6,8 +6,8 @@
 
 #include "absl/strings/escaping.h"
 #include "cbt/wire/message.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
 #include "wire/proto_writer.h"
 
 namespace cbt::wire {

@@ -10,8 +10,8 @@
 #include "cbt/metadata_type.h"
 #include "cbt/wire/message.h"
 #include "csi.pb.h"
-#include "support/generators.h"
-#include "support/status.h"
+#include "tests/support/generators.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace protobuf_test {

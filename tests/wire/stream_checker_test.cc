@@ -5,7 +5,7 @@
 #include "cbt/metadata_type.h"
 #include "cbt/wire/checker.h"
 #include "cbt/wire/message.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace stream_checker_test {

@@ -6,7 +6,7 @@
 #include "cbt/units.h"
 #include "cbt/wire/digest.h"
 #include "cbt/wire/message.h"
-#include "support/seeded_random.h"
+#include "tests/support/seeded_random.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

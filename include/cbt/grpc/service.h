@@ -34,43 +34,12 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "cbt/provider.h"
-#include "cbt/rpc/access.h"
-#include "cbt/rpc/api.h"
-#include "cbt/rpc/options.h"
-#include "cbt/rpc/session_store.h"
-#include "cbt/rpc/telemetry.h"
+#include "cbt/rpc/service_options.h"
 
 namespace cbt::rpc {
-
-// As in ServerOptions, but for what concerns connections.
-struct GrpcServiceOptions {
-  std::vector<Api> apis = {Api::kCsi};
-
-  // Serve csi.v1.Identity with this name and version. Off: the plugin has its own, which must list
-  // the capability SNAPSHOT_METADATA_SERVICE.
-  bool identity = false;
-  std::string plugin_name = "libcbt.example.com";
-  std::string vendor_version = {};
-
-  AccessControl access = {};
-  bool base_is_handle = true;
-  SessionStore* sessions = nullptr;
-  std::string page_token_key = {};
-
-  StreamOptions stream = {};
-
-  // Serve grpc.reflection.v1 and v1alpha for these services alone. Off: a server has room for one
-  // reflection service, and gRPC has its own.
-  bool reflection = false;
-
-  // The number of connections is not known here: StreamObserver::OnState() is not called.
-  Telemetry telemetry = {};
-};
 
 // Give it to grpc::ServerBuilder::RegisterService(). Thread safe.
 class GrpcService final : public grpc::Service {
@@ -79,7 +48,7 @@ class GrpcService final : public grpc::Service {
   // Errors: INVALID_ARGUMENT for options out of range, RESOURCE_EXHAUSTED if the system is out of
   // memory or threads.
   static absl::StatusOr<std::unique_ptr<GrpcService>> Create(SnapshotProvider& provider,
-                                                             const GrpcServiceOptions& options);
+                                                             const ServiceOptions& options);
 
   // Only after the gRPC server is gone, or has been shut down and has returned from Wait().
   ~GrpcService() override;

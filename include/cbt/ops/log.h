@@ -3,7 +3,7 @@
 // snippet: tests/consumer/snippets/ops.cc#log
 //   auto log = cbt::ops::MakeLog({.level = cbt::rpc::LogLevel::kInfo});
 //   if (!log.ok()) return log.status();
-//   options.telemetry.log = log->get();
+//   options.service.telemetry.log = log->get();
 //
 // A record is one line of key=value pairs:
 //

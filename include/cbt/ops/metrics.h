@@ -3,7 +3,7 @@
 // snippet: tests/consumer/snippets/ops.cc#metrics
 //   auto metrics = cbt::ops::Metrics::Serve("127.0.0.1:9100");
 //   if (!metrics.ok()) return metrics.status();
-//   options.telemetry.observer = metrics->get();
+//   options.service.telemetry.observer = metrics->get();
 //
 // Labels never hold a snapshot's name, so the number of series is bounded.
 //

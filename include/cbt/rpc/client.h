@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -50,9 +49,8 @@ struct ListRequest {
   std::string snapshot_id = {};
   std::optional<std::string> base_snapshot_id = {};
 
-  // For contracts that have them: the security or session token (never logged), the namespace, and
-  // the volume.
-  std::string token = {};
+  // For contracts that have them: the security or session token, the namespace, and the volume.
+  Secret token = {};
   // Called for each call to the server, also when a stream is resumed, for the token to use instead
   // of `token`; in the thread that reads the stream. Its error counts as the server's. For tokens
   // that expire sooner than streams end.
@@ -70,7 +68,7 @@ struct ListRequest {
   // The volume's size in bytes as known from elsewhere, for an answer without a message. What
   // messages say is not compared with it. Unset or 0: unknown.
   std::optional<uint64_t> capacity = {};
-  std::map<std::string, std::string> secrets = {};  // passed on, never logged
+  Secrets secrets = {};  // passed on
 
   ClientTlsOptions tls = {};
 
@@ -111,6 +109,9 @@ struct ListRequest {
 
   // Stops the stream from another thread: Next() returns CANCELLED soon.
   std::stop_token stop = {};
+
+  // With copies of its secrets, which is why it has no constructor for that.
+  ListRequest Copy() const;
 };
 
 // What is known about a stream's completeness (docs/reference/completeness.md).

@@ -8,9 +8,9 @@
 //   cbt::rpc::RelayOptions options;
 //   options.listen = "0.0.0.0:50051";
 //   options.plugin = "unix:///csi/csi.sock";
-//   options.access.authenticator = tokens->get();
-//   options.access.authorizer = tokens->get();
-//   options.access.resolver = names.get();
+//   options.service.access.authenticator = tokens->get();
+//   options.service.access.authorizer = tokens->get();
+//   options.service.access.resolver = names.get();
 //   auto relay = cbt::rpc::Relay::Start(options);
 //
 // Between contracts with the same layout, messages are forwarded as the slices they came in. The
@@ -21,7 +21,7 @@
 // ignores the starting offset or max_results, the relay applies them.
 //
 // The plugin's errors keep their code but get a text of the relay's with an error id; the log has
-// the plugin's text under that id (RelayOptions::telemetry), unless it resembles a secret of the
+// the plugin's text under that id (ServiceOptions::telemetry), unless it resembles a secret of the
 // request. An unreachable plugin is UNAVAILABLE. When the client disconnects, the plugin's stream
 // is cancelled; while the client does not read, the relay does not read from the plugin.
 #ifndef CBT_RPC_RELAY_H_
@@ -31,23 +31,19 @@
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
-#include "cbt/rpc/access.h"
-#include "cbt/rpc/api.h"
 #include "cbt/rpc/options.h"
-#include "cbt/rpc/session_store.h"
-#include "cbt/rpc/telemetry.h"
+#include "cbt/rpc/service_options.h"
 
 namespace cbt::rpc {
 
 struct RelayOptions {
   // `unix:///path`, or `host:port` (port 0: any free one).
   std::string listen = {};
-  // The contracts to serve, each at most once; see ServerOptions for what they need. Secrets in
-  // requests of Api::kCsi and Api::kPaged are forwarded unchanged.
-  std::vector<Api> apis = {Api::kKubernetes};
+  // Secrets in requests of Api::kCsi and Api::kPaged are forwarded unchanged. total_time limits
+  // each stream.
+  ServiceOptions service = {};
 
   // The plugin, which speaks csi.v1.SnapshotMetadata: `unix:///path` or `host:port`.
   std::string plugin = {};
@@ -64,19 +60,10 @@ struct RelayOptions {
   // large volume without changes is silent, too.
   std::chrono::milliseconds plugin_stall_timeout = std::chrono::minutes(30);
 
-  // As in ServerOptions.
-  AccessControl access = {};
-  bool base_is_handle = true;
-  SessionStore* sessions = nullptr;
-  std::string page_token_key = {};
   TlsOptions tls = {};
-  // The shape is ignored. total_time limits each stream.
-  StreamOptions stream = {};
   ConnectionOptions connection = {};
-  bool reflection = true;
   // What grpc.health.v1 answers at first; see Relay::SetServing().
   bool serving = true;
-  Telemetry telemetry = {};
 };
 
 // A running relay.

@@ -3,7 +3,8 @@
 //
 // snippet: tests/consumer/snippets/rpc.cc#server
 //   auto server = cbt::rpc::Server::Start(
-//       provider, {.listen = "unix:///csi/csi.sock", .plugin_name = "block.example.com"});
+//       provider,
+//       {.listen = "unix:///csi/csi.sock", .service = {.plugin_name = "block.example.com"}});
 //   if (!server.ok()) return server.status();
 //   wait_for_signal();
 //   (*server)->Shutdown();
@@ -18,15 +19,11 @@
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "cbt/provider.h"
-#include "cbt/rpc/access.h"
-#include "cbt/rpc/api.h"
 #include "cbt/rpc/options.h"
-#include "cbt/rpc/session_store.h"
-#include "cbt/rpc/telemetry.h"
+#include "cbt/rpc/service_options.h"
 
 namespace cbt::rpc {
 
@@ -34,35 +31,10 @@ struct ServerOptions {
   // `unix:///path`, or `host:port` (port 0: any free one, see Server::port()).
   std::string listen = {};
 
-  // The contracts to serve, each at most once.
-  std::vector<Api> apis = {Api::kCsi};
-
-  // csi.v1.Identity, of plugins: the name (a domain name of at most 63 characters) and version.
-  bool identity = true;
-  std::string plugin_name = "libcbt.example.com";
-  std::string vendor_version = {};  // the library's version if empty
-
-  // For Api::kKubernetes, which needs the first three; and for Api::kSession, which uses the last
-  // two if they are set.
-  AccessControl access = {};
-  // What field 3 of the Kubernetes delta request holds: the handle of the base snapshot, as in the
-  // deployed API, or its name, as in an earlier draft.
-  bool base_is_handle = true;
-  // For Api::kSession.
-  SessionStore* sessions = nullptr;
-  // For Api::kPaged: the key that seals page tokens. Servers that accept each other's tokens, or
-  // their own after a restart, need the same key. If empty, it is derived from the plugin's name:
-  // this detects mistakes, not forgery.
-  std::string page_token_key = {};
+  ServiceOptions service = {};
 
   TlsOptions tls = {};
-  StreamOptions stream = {};
   ConnectionOptions connection = {};
-
-  // Serve grpc.reflection.v1 and v1alpha, which describe the services to clients.
-  bool reflection = true;
-
-  Telemetry telemetry = {};
 };
 
 // A running server.

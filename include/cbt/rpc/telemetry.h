@@ -51,18 +51,17 @@ struct StreamKind {
 
 // Why a stream ended.
 enum class EndReason {
-  kCompleted,    // everything was sent
-  kSource,       // the provider or the plugin failed
-  kRefused,      // invalid request, or access denied
-  kClient,       // cancelled by the client, or the connection was lost
-  kStalled,      // the client took nothing for stall_timeout
-  kTimeLimit,    // open for longer than total_time
-  kRequestLate,  // no request arrived in time
-  kDrained,      // the server was shutting down
+  kCompleted,  // everything was sent
+  kSource,     // the provider or the plugin failed
+  kRefused,    // invalid request, or access denied
+  kClient,     // cancelled by the client, or the connection was lost
+  kStalled,    // the client took nothing for stall_timeout
+  kTimeLimit,  // open for longer than total_time
+  kDrained,    // the server was shutting down
 };
 inline constexpr size_t kEndReasons = static_cast<size_t>(EndReason::kDrained) + 1;
 
-// "completed", "source", "refused", "client", "stalled", "time_limit", "request_late" or "drained".
+// "completed", "source", "refused", "client", "stalled", "time_limit" or "drained".
 std::string_view EndReasonName(EndReason reason) noexcept;
 
 // Summary of a stream that ended.
@@ -82,7 +81,7 @@ struct StreamReport {
 struct ServerState {
   size_t connections = 0;
   size_t streams = 0;  // including pages
-  size_t waiting = 0;  // streams whose request has not fully arrived
+  size_t waiting = 0;  // calls whose request has not fully arrived
   size_t small_calls = 0;
   size_t health_watches = 0;
   size_t overdue = 0;  // cancelled calls that the transport has not released

@@ -59,7 +59,7 @@ absl::StatusOr<ChangeMap> ReadQemuMap(ByteStream& stream, const ImportOptions& o
 // ---
 // Ceph RBD: the output of `rbd export-diff`, `rbd export --export-format 2` and `rbd diff --format
 // json`. Part of cbt::source; the last one needs RapidJSON. For a live image see
-// cbt/source/rbd_live.h. Format: https://docs.ceph.com/en/latest/dev/rbd-diff/
+// cbt/bridge/rbd_live.h. Format: https://docs.ceph.com/en/latest/dev/rbd-diff/
 
 struct RbdDiffOptions {
   ImportOptions import = {};

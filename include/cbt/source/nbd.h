@@ -3,7 +3,7 @@
 // is UNIMPLEMENTED. Only metadata is requested, no data is read.
 //
 // The export must not change while a cursor reads it: serve a snapshot, a disabled bitmap or an
-// image that is not being written to. How flags are interpreted: cbt/source/nbd_extents.h. Commands
+// image that is not being written to. How flags are interpreted: cbt/bridge/nbd_extents.h. Commands
 // that start such a server: docs/reference/sources/nbd.md.
 #ifndef CBT_SOURCE_NBD_H_
 #define CBT_SOURCE_NBD_H_
@@ -52,7 +52,7 @@ class NbdExport {
   // for TLS. See https://github.com/NetworkBlockDevice/nbd/blob/master/doc/uri.md.
   // Errors: INVALID_ARGUMENT for another URI, or for TLS files with a URI without TLS; NOT_FOUND
   //         when the server has no such export; FAILED_PRECONDITION when it does not support block
-  //         status (no structured replies); PERMISSION_DENIED; UNAVAILABLE when it can't be
+  //         status (no structured replies), or when libnbd.so.0 is not installed; PERMISSION_DENIED; UNAVAILABLE when it can't be
   //         reached, disconnects or does not reply; UNIMPLEMENTED when built without libnbd.
   // Cost:   a few round trips. Host name resolution is not subject to the timeout.
   static absl::StatusOr<std::shared_ptr<const NbdExport>> Open(

@@ -157,7 +157,8 @@ absl::StatusOr<OpenedSource> OpenSource(const std::string& address, const Source
 absl::StatusOr<OpenedSource> OpenDelta(const std::string& base, const std::string& target,
                                        const SourceOptions& options);
 
-// Names and versions of the optional libraries that this build uses to read sources.
+// Names and versions of the optional libraries that this build uses to read sources. One that is
+// loaded when a source needs it has the name of its file.
 std::vector<std::string> SourceLibraries();
 
 }  // namespace cbt

@@ -1,7 +1,5 @@
 #include "kube/client/answer.h"
 
-#include <curl/curl.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <utility>
@@ -10,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "cbt/kube/status.h"
+#include "kube/client/libcurl.h"
 #include "kube/object/json.h"
 #include "kube/object/object_access.h"
 
@@ -160,7 +159,9 @@ absl::StatusOr<ObjectList> ListOf(const Answer& answer, const Expected& expected
 std::optional<std::chrono::milliseconds> ParseRetryAfter(std::string_view text, int64_t now) {
   int64_t seconds = 0;
   if (absl::SimpleAtoi(AbslView(text), &seconds)) return Seconds(seconds);
-  const time_t date = curl_getdate(std::string(text).c_str(), nullptr);
+  // A client has loaded it; a test of this function may not have.
+  if (!LoadLibCurl().ok()) return std::nullopt;
+  const time_t date = Curl().getdate(std::string(text).c_str(), nullptr);
   if (date < 0) return std::nullopt;
   return Seconds(std::max<int64_t>(date - now, 0));
 }

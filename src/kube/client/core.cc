@@ -28,10 +28,10 @@ Client::Core::Core(const Config& config, const ClientOptions& options, TransferS
     : options_(options),
       name_space_(config.name_space),
       settings_(std::move(settings)),
-      multi_(curl_multi_init()),
+      multi_(Curl().multi_init()),
       bucket_(options.qps, options.burst, Clock::now()),
       random_(std::random_device()()) {
-  if (multi_ != nullptr) curl_multi_setopt(multi_.get(), CURLMOPT_PIPELINING, CURLPIPE_MULTIPLEX);
+  if (multi_ != nullptr) Curl().multi_setopt(multi_.get(), CURLMOPT_PIPELINING, CURLPIPE_MULTIPLEX);
 }
 
 Client::Core::~Core() {
@@ -45,13 +45,13 @@ void Client::Core::Stop() {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  if (multi_ != nullptr) curl_multi_wakeup(multi_.get());
+  if (multi_ != nullptr) Curl().multi_wakeup(multi_.get());
   if (thread_.joinable()) thread_.join();
 }
 
 void Client::Core::WakeForCancel() noexcept {
   cancelled_.store(true);
-  curl_multi_wakeup(multi_.get());
+  Curl().multi_wakeup(multi_.get());
 }
 
 ClientCounters Client::Core::counters() const {
@@ -87,7 +87,7 @@ void Client::Core::Run() {
     EndOverdue(now);
     StartWaiting(now);
     int running = 0;
-    curl_multi_perform(multi_.get(), &running);
+    Curl().multi_perform(multi_.get(), &running);
     TakeFinished();
     const auto wait = std::chrono::ceil<std::chrono::milliseconds>(NextEvent(now) - Clock::now());
     bool idle = false;
@@ -96,8 +96,8 @@ void Client::Core::Run() {
       idle = new_calls_.empty() && !stopping_;
     }
     if (idle && !cancelled_.load() && wait.count() > 0) {
-      curl_multi_poll(multi_.get(), nullptr, 0,
-                      static_cast<int>(std::min(wait, kLongestPoll).count()), nullptr);
+      Curl().multi_poll(multi_.get(), nullptr, 0,
+                        static_cast<int>(std::min(wait, kLongestPoll).count()), nullptr);
     }
   }
 }
@@ -211,7 +211,7 @@ void Client::Core::Launch(CallState& call, std::shared_ptr<const Identity> ident
   auto transfer = std::make_unique<Transfer>(settings_, call.request, std::move(identity),
                                              call.sink ? &*call.sink : nullptr, options_.max_body);
   absl::Status status = transfer->Prepare();
-  if (status.ok() && curl_multi_add_handle(multi_.get(), transfer->easy()) != CURLM_OK) {
+  if (status.ok() && Curl().multi_add_handle(multi_.get(), transfer->easy()) != CURLM_OK) {
     status = OutOfMemory();
   }
   if (!status.ok()) {
@@ -227,14 +227,14 @@ void Client::Core::Launch(CallState& call, std::shared_ptr<const Identity> ident
 
 void Client::Core::TakeFinished() {
   int left = 0;
-  while (const CURLMsg* const message = curl_multi_info_read(multi_.get(), &left)) {
+  while (const CURLMsg* const message = Curl().multi_info_read(multi_.get(), &left)) {
     if (message->msg != CURLMSG_DONE) continue;
     CURL* const easy = message->easy_handle;
     const CURLcode code = message->data.result;
     Transfer* transfer = nullptr;
-    curl_easy_getinfo(easy, CURLINFO_PRIVATE, &transfer);
+    Curl().easy_getinfo(easy, CURLINFO_PRIVATE, &transfer);
     long connections = 0;
-    curl_easy_getinfo(easy, CURLINFO_NUM_CONNECTS, &connections);
+    Curl().easy_getinfo(easy, CURLINFO_NUM_CONNECTS, &connections);
     count_connections_.fetch_add(static_cast<uint64_t>(std::max(connections, 0L)));
     const auto found = std::find_if(calls_.begin(), calls_.end(), [&](const auto& call) {
       return call->transfer.get() == transfer;
@@ -329,7 +329,7 @@ void Client::Core::Conclude(CallState& call, absl::StatusOr<Answer> result) {
 
 void Client::Core::Detach(CallState& call) noexcept {
   if (call.transfer == nullptr) return;
-  curl_multi_remove_handle(multi_.get(), call.transfer->easy());
+  Curl().multi_remove_handle(multi_.get(), call.transfer->easy());
   call.transfer.reset();
   if (!call.sink) --on_wire_;
 }

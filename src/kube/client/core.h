@@ -2,8 +2,6 @@
 #ifndef CBT_KUBE_CLIENT_CORE_H_
 #define CBT_KUBE_CLIENT_CORE_H_
 
-#include <curl/curl.h>
-
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -20,10 +18,11 @@
 #include "absl/status/statusor.h"
 #include "cbt/kube/client.h"
 #include "kube/client/call_state.h"
+#include "kube/client/credentials.h"
+#include "kube/client/libcurl.h"
 #include "kube/client/requests.h"
 #include "kube/client/token_bucket.h"
 #include "kube/client/transfer.h"
-#include "kube/config/credentials.h"
 
 namespace cbt::kube {
 
@@ -61,7 +60,7 @@ class Client::Core : public Waker, public std::enable_shared_from_this<Client::C
   using Calls = std::list<std::shared_ptr<CallState>>;
 
   struct FreeMulti {
-    void operator()(CURLM* multi) const noexcept { curl_multi_cleanup(multi); }
+    void operator()(CURLM* multi) const noexcept { Curl().multi_cleanup(multi); }
   };
 
   Core(const Config& config, const ClientOptions& options, TransferSettings settings);

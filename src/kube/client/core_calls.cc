@@ -5,20 +5,14 @@
 #include "absl/strings/str_cat.h"
 #include "kube/client/answer.h"
 #include "kube/client/core.h"
+#include "kube/client/endpoint.h"
 #include "kube/client/no_throw.h"
-#include "kube/config/endpoint.h"
 #include "kube/object/percent.h"
 
 namespace cbt::kube {
 namespace {
 
 constexpr std::chrono::milliseconds kMaxTimeout = std::chrono::hours(24);
-
-absl::Status StartCurl() {
-  static const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
-  if (code != CURLE_OK) return absl::UnimplementedError("libcurl can't be started");
-  return absl::OkStatus();
-}
 
 // A header for impersonation. A line break in it would begin another header.
 absl::Status AddHeader(std::string_view name, std::string_view value,
@@ -57,7 +51,6 @@ absl::StatusOr<std::vector<std::string>> ImpersonationHeaders(const Impersonatio
 
 absl::StatusOr<std::shared_ptr<Client::Core>> Client::Core::Create(const Config& config,
                                                                    const ClientOptions& options) {
-  if (absl::Status status = StartCurl(); !status.ok()) return status;
   absl::StatusOr<Endpoint> endpoint = ParseEndpoint(config);
   if (!endpoint.ok()) return endpoint.status();
   const bool credentials = config.exec || !config.token.empty() || !config.token_file.empty() ||
@@ -82,7 +75,7 @@ absl::StatusOr<std::shared_ptr<Client::Core>> Client::Core::Create(const Config&
   std::shared_ptr<Core> core(new Core(config, options, std::move(settings)));
   if (core->multi_ == nullptr) return absl::Status(absl::StatusCode::kResourceExhausted, "");
   absl::StatusOr<std::unique_ptr<Credentials>> made =
-      Credentials::Create(config, [multi = core->multi_.get()] { curl_multi_wakeup(multi); });
+      Credentials::Create(config, [multi = core->multi_.get()] { Curl().multi_wakeup(multi); });
   if (!made.ok()) return made.status();
   core->credentials_ = *std::move(made);
   core->thread_ = std::thread([core = core.get()] { core->Run(); });
@@ -154,7 +147,7 @@ Call Client::Core::Start(std::shared_ptr<CallState> call, absl::Status status) {
     const std::lock_guard lock(mutex_);
     new_calls_.push_back(std::move(call));
   }
-  curl_multi_wakeup(multi_.get());
+  Curl().multi_wakeup(multi_.get());
   return handle;
 }
 

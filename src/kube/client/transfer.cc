@@ -49,7 +49,7 @@ curl_socket_t OpenSocket(void* /*self*/, curlsocktype /*purpose*/,
   return descriptor;
 }
 
-std::string_view Trimmed(std::string_view text) {
+std::string_view TrimmedField(std::string_view text) {
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front())) != 0) {
     text.remove_prefix(1);
   }
@@ -96,24 +96,24 @@ Transfer::~Transfer() {
     asm volatile("" : : "r"(header->data) : "memory");
   }
   easy_.reset();
-  curl_slist_free_all(headers_);
-  curl_slist_free_all(connect_to_);
+  Curl().slist_free_all(headers_);
+  Curl().slist_free_all(connect_to_);
 }
 
 bool Transfer::AddHeader(const std::string& header) {
-  curl_slist* const longer = curl_slist_append(headers_, header.c_str());
+  curl_slist* const longer = Curl().slist_append(headers_, header.c_str());
   if (longer == nullptr) return false;
   headers_ = longer;
   return true;
 }
 
 absl::Status Transfer::Prepare() {
-  easy_.reset(curl_easy_init());
+  easy_.reset(Curl().easy_init());
   if (easy_ == nullptr) return absl::ResourceExhaustedError("");
   CURL* const easy = easy_.get();
   CURLcode code = CURLE_OK;
   const auto set = [&](CURLoption option, auto value) {
-    if (code == CURLE_OK) code = curl_easy_setopt(easy, option, value);
+    if (code == CURLE_OK) code = Curl().easy_setopt(easy, option, value);
   };
 
   set(CURLOPT_URL, absl::StrCat(settings_.endpoint.base_url, request_.target).c_str());
@@ -157,7 +157,7 @@ absl::Status Transfer::Prepare() {
       set(CURLOPT_SSLKEY_BLOB, &key);
     }
     if (!settings_.endpoint.connect_to.empty()) {
-      connect_to_ = curl_slist_append(nullptr, settings_.endpoint.connect_to.c_str());
+      connect_to_ = Curl().slist_append(nullptr, settings_.endpoint.connect_to.c_str());
       if (connect_to_ == nullptr) return absl::ResourceExhaustedError("");
       set(CURLOPT_CONNECT_TO, connect_to_);
     }
@@ -199,7 +199,7 @@ absl::Status Transfer::Prepare() {
   if (code == CURLE_OUT_OF_MEMORY) return absl::ResourceExhaustedError("");
   if (code != CURLE_OK) {
     return absl::UnimplementedError(
-        absl::StrCat("libcurl lacks what this client needs: ", curl_easy_strerror(code)));
+        absl::StrCat("libcurl lacks what this client needs: ", Curl().easy_strerror(code)));
   }
   return absl::OkStatus();
 }
@@ -262,13 +262,13 @@ void Transfer::TakeHeader(std::string_view line) {
   if (line.starts_with("HTTP/")) {
     // The head of an answer; one with a code below 200 comes before it.
     long http_code = 0;
-    curl_easy_getinfo(easy_.get(), CURLINFO_RESPONSE_CODE, &http_code);
+    Curl().easy_getinfo(easy_.get(), CURLINFO_RESPONSE_CODE, &http_code);
     answer_ = Answer();
     answer_.http_code = static_cast<int>(http_code);
     framed_ = line.starts_with("HTTP/2");
     return;
   }
-  if (Trimmed(line).empty()) {
+  if (TrimmedField(line).empty()) {
     if (answer_.http_code < 200) return;
     head_complete_ = true;
     if (!framed_ && MayHaveBody(request_, answer_.http_code)) {
@@ -287,7 +287,7 @@ void Transfer::TakeHeader(std::string_view line) {
   const size_t colon = line.find(':');
   if (colon == std::string_view::npos) return;
   const std::string_view name = line.substr(0, colon);
-  const std::string_view value = Trimmed(line.substr(colon + 1));
+  const std::string_view value = TrimmedField(line.substr(colon + 1));
   const auto is = [&](std::string_view other) {
     return absl::EqualsIgnoreCase(AbslView(name), AbslView(other));
   };
@@ -326,7 +326,7 @@ absl::Status Transfer::StatusOf(CURLcode code) const {
         absl::StrCat(request_.what, ": out of memory, or a header that is too long"));
   }
   // curl's texts name hosts, ports and certificates, and no header.
-  const char* const text = error_text_[0] != '\0' ? error_text_ : curl_easy_strerror(code);
+  const char* const text = error_text_[0] != '\0' ? error_text_ : Curl().easy_strerror(code);
   return absl::UnavailableError(absl::StrCat(request_.what, ": ", text));
 }
 

@@ -2,8 +2,6 @@
 #ifndef CBT_KUBE_CLIENT_TRANSFER_H_
 #define CBT_KUBE_CLIENT_TRANSFER_H_
 
-#include <curl/curl.h>
-
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -16,9 +14,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kube/client/answer.h"
+#include "kube/client/credentials.h"
+#include "kube/client/endpoint.h"
+#include "kube/client/libcurl.h"
 #include "kube/client/line_splitter.h"
-#include "kube/config/credentials.h"
-#include "kube/config/endpoint.h"
 
 namespace cbt::kube {
 
@@ -53,7 +52,7 @@ struct StreamSink {
 };
 
 struct FreeEasy {
-  void operator()(CURL* easy) const noexcept { curl_easy_cleanup(easy); }
+  void operator()(CURL* easy) const noexcept { Curl().easy_cleanup(easy); }
 };
 
 // An attempt. Its functions and its callbacks run in the client's thread.

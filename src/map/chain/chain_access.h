@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/directory.h"
 #include "cbt/change_chain.h"
-#include "map/folder/folder.h"
 
 namespace cbt {
 

@@ -19,8 +19,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "map/folder/folder.h"
-#include "map/folder/manifest_bytes.h"
+#include "base/directory.h"
+#include "base/manifest_bytes.h"
 
 namespace cbt {
 

@@ -13,10 +13,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/checksum.h"
 #include "base/descriptor.h"
+#include "base/directory.h"
 #include "base/file_io.h"
 #include "base/utf8.h"
 #include "map/container.h"
-#include "map/folder/folder.h"
 
 namespace cbt {
 namespace {

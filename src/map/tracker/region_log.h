@@ -14,9 +14,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/descriptor.h"
+#include "base/directory.h"
+#include "base/manifest_bytes.h"
 #include "cbt/change_map.h"
-#include "map/folder/folder.h"
-#include "map/folder/manifest_bytes.h"
 
 namespace cbt {
 

@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "base/directory.h"
 #include "cbt/change_tracker.h"
-#include "map/folder/folder.h"
 
 namespace cbt {
 

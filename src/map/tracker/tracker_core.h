@@ -13,8 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "base/process_mark.h"
 #include "cbt/change_tracker.h"
-#include "map/folder/process_mark.h"
 #include "map/tracker/dirty_bitmap.h"
 #include "map/tracker/pin_table.h"
 #include "map/tracker/region_log.h"

@@ -15,8 +15,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/directory.h"
 #include "cbt/change_map.h"
-#include "map/folder/folder.h"
 #include "map/tracker/region_log.h"
 #include "map/tracker/tracker_manifest.h"
 

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/manifest_bytes.h"
 #include "cbt/change_map.h"
-#include "map/folder/manifest_bytes.h"
 
 namespace cbt {
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "cbt/wire/checker.h"
+#include "net/listen_address.h"
 #include "rpc/client/connect.h"
 #include "rpc/client/inbound_stream.h"
 #include "rpc/client/remote_cursor.h"
@@ -19,7 +20,6 @@
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/contract.h"
 #include "rpc/contract/source_version.h"
-#include "rpc/transport/listen_address.h"
 
 namespace cbt::rpc {
 namespace {
@@ -64,7 +64,7 @@ class Caller {
       if (!token.ok()) return token.status();
       request.token = *std::move(token);
     } else {
-      request.token = Secret(request_.token);
+      request.token = request_.token.Copy();
     }
     request.name_space = request_.name_space;
     request.volume_id = request_.volume_id;
@@ -72,7 +72,7 @@ class Caller {
     request.target_snapshot_id = request_.snapshot_id;
     request.starting_offset = static_cast<int64_t>(offset);
     request.max_results = request_.max_results;
-    for (const auto& [key, value] : request_.secrets) request.secrets.Set(key, value);
+    request.secrets = request_.secrets.Copy();
     return request;
   }
 
@@ -106,7 +106,7 @@ class Caller {
         absl::StrCat("metadata stream: stopped while it was retried: ", reason.message()));
   }
 
-  const ListRequest request_;
+  ListRequest request_;
   const ChannelMaker connect_;
   Deadline deadline_;
 };
@@ -500,8 +500,40 @@ absl::StatusOr<uint64_t> RemoteCursorImpl::DoNext(ExtentBatch& batch) {
 
 }  // namespace
 
+ListRequest ListRequest::Copy() const {
+  // Does not compile while a member is left out.
+  const auto& [its_address, its_api, its_snapshot_id, its_base_snapshot_id, its_token,
+               its_token_source, its_name_space, its_volume_id, its_starting_offset,
+               its_source_version, its_max_results, its_no_message, its_capacity, its_secrets,
+               its_tls, its_timeout, its_stall_timeout, its_require_proof, its_retry_for,
+               its_wire_tuples, its_on_resume, its_on_progress, its_stop] = *this;
+  return {.address = its_address,
+          .api = its_api,
+          .snapshot_id = its_snapshot_id,
+          .base_snapshot_id = its_base_snapshot_id,
+          .token = its_token.Copy(),
+          .token_source = its_token_source,
+          .name_space = its_name_space,
+          .volume_id = its_volume_id,
+          .starting_offset = its_starting_offset,
+          .source_version = its_source_version,
+          .max_results = its_max_results,
+          .no_message = its_no_message,
+          .capacity = its_capacity,
+          .secrets = its_secrets.Copy(),
+          .tls = its_tls,
+          .timeout = its_timeout,
+          .stall_timeout = its_stall_timeout,
+          .require_proof = its_require_proof,
+          .retry_for = its_retry_for,
+          .wire_tuples = its_wire_tuples,
+          .on_resume = its_on_resume,
+          .on_progress = its_on_progress,
+          .stop = its_stop};
+}
+
 absl::StatusOr<std::unique_ptr<RemoteCursor>> RemoteCursor::Open(const ListRequest& request) {
-  absl::StatusOr<Address> address = ParseAddress(request.address);
+  absl::StatusOr<net::Address> address = net::ParseAddress(request.address);
   if (!address.ok()) return address.status();
   const auto connect = [address = *std::move(address), tls = request.tls] {
     return ConnectForConsumer(address, tls);
@@ -516,7 +548,7 @@ absl::StatusOr<std::unique_ptr<RemoteCursor>> OpenRemoteCursor(const ListRequest
     return absl::OutOfRangeError(
         absl::StrCat("starting_offset ", request.starting_offset, " is greater than any capacity"));
   }
-  Caller caller(request, std::move(connect));
+  Caller caller(request.Copy(), std::move(connect));
   RetryWindow window(open_for);
   RetryWindow short_window(std::min(open_for, kLittleHope));
   for (;;) {

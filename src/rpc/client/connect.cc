@@ -2,30 +2,30 @@
 
 #include <utility>
 
-#include "rpc/transport/http2/client/channel.h"
-#include "rpc/transport/http2/client/client_loop.h"
+#include "rpc/http2/channel.h"
+#include "rpc/http2/client_loop.h"
 
 namespace cbt::rpc {
 
-absl::StatusOr<std::shared_ptr<Channel>> ConnectForOneStream(const Address& address,
+absl::StatusOr<std::shared_ptr<Channel>> ConnectForOneStream(const net::Address& address,
                                                              const ClientTlsOptions& tls) {
   return http2::MakeChannel(address, tls, {.reconnect_at_once = true});
 }
 
-absl::StatusOr<std::shared_ptr<Channel>> ConnectForConsumer(const Address& address,
+absl::StatusOr<std::shared_ptr<Channel>> ConnectForConsumer(const net::Address& address,
                                                             const ClientTlsOptions& tls) {
   return http2::MakeChannel(address, tls,
                             {.reconnect_at_once = true, .events_in_waiting_threads = true});
 }
 
-absl::StatusOr<std::shared_ptr<Channel>> ConnectForGood(const Address& address,
+absl::StatusOr<std::shared_ptr<Channel>> ConnectForGood(const net::Address& address,
                                                         const ClientTlsOptions& tls) {
   return http2::MakeChannel(address, tls);
 }
 
-absl::StatusOr<std::vector<std::shared_ptr<Channel>>> ConnectInLoops(const Address& address,
+absl::StatusOr<std::vector<std::shared_ptr<Channel>>> ConnectInLoops(const net::Address& address,
                                                                      const ClientTlsOptions& tls,
-                                                                     http2::LoopThreads& loops) {
+                                                                     net::LoopThreads& loops) {
   std::vector<std::shared_ptr<Channel>> channels(loops.size());
   for (size_t i = 0; i < loops.size(); ++i) {
     // It does not own the threads: the last channel ends in one of them.

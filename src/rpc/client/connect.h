@@ -7,9 +7,9 @@
 
 #include "absl/status/statusor.h"
 #include "cbt/rpc/options.h"
+#include "net/listen_address.h"
+#include "net/loop_threads.h"
 #include "rpc/transport/client_call.h"
-#include "rpc/transport/http2/loop_threads.h"
-#include "rpc/transport/listen_address.h"
 
 namespace cbt::rpc {
 
@@ -17,25 +17,25 @@ namespace cbt::rpc {
 // the cursor's own waits. The cursor resumes streams, because it knows the offset.
 // Errors: INVALID_ARGUMENT for a CA, certificate or key that can't be used, UNAVAILABLE and
 //         RESOURCE_EXHAUSTED if the system lacks something. Connects with the first call.
-absl::StatusOr<std::shared_ptr<Channel>> ConnectForOneStream(const Address& address,
+absl::StatusOr<std::shared_ptr<Channel>> ConnectForOneStream(const net::Address& address,
                                                              const ClientTlsOptions& tls);
 
 // The same for a consumer that waits in InboundStream::Next() or UnaryCall::Run(): its thread does
 // the transport's work then, see Channel::HandleEvents().
-absl::StatusOr<std::shared_ptr<Channel>> ConnectForConsumer(const Address& address,
+absl::StatusOr<std::shared_ptr<Channel>> ConnectForConsumer(const net::Address& address,
                                                             const ClientTlsOptions& tls);
 
 // A channel for any number of streams, which reconnects soon after the server is back. Errors as
 // above.
-absl::StatusOr<std::shared_ptr<Channel>> ConnectForGood(const Address& address,
+absl::StatusOr<std::shared_ptr<Channel>> ConnectForGood(const net::Address& address,
                                                         const ClientTlsOptions& tls);
 
 // The same, a channel for each of `loops` in their order. Its events come from that loop, so that
 // there is no hand-over between threads to what else the loop does. The loops must outlive the
 // channels and their calls. Do not wait for a call in one of the loops' threads.
-absl::StatusOr<std::vector<std::shared_ptr<Channel>>> ConnectInLoops(const Address& address,
+absl::StatusOr<std::vector<std::shared_ptr<Channel>>> ConnectInLoops(const net::Address& address,
                                                                      const ClientTlsOptions& tls,
-                                                                     http2::LoopThreads& loops);
+                                                                     net::LoopThreads& loops);
 
 }  // namespace cbt::rpc
 

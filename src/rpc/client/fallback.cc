@@ -40,7 +40,7 @@ bool FallsBack(Tier tier, const absl::Status& error) noexcept {
 absl::StatusOr<Fallback> OpenBestTier(const ListRequest& request,
                                       std::optional<uint64_t> capacity) {
   Fallback fallback;
-  ListRequest asked = request;
+  ListRequest asked = request.Copy();
   for (const Tier tier : {Tier::kDelta, Tier::kAllocated}) {
     if (tier == Tier::kDelta && !request.base_snapshot_id.has_value()) continue;
     if (tier == Tier::kAllocated) asked.base_snapshot_id.reset();

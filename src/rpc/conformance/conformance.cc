@@ -18,7 +18,7 @@ std::string_view RuleResultName(RuleResult result) noexcept {
 }
 
 absl::StatusOr<std::vector<RuleReport>> CheckConformance(const ConformanceOptions& options) {
-  absl::StatusOr<Address> address = ParseAddress(options.request.address);
+  absl::StatusOr<net::Address> address = net::ParseAddress(options.request.address);
   if (!address.ok()) return address.status();
   absl::StatusOr<std::shared_ptr<Channel>> channel = ConnectForGood(*address, options.request.tls);
   if (!channel.ok()) return channel.status();

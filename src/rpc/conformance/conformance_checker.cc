@@ -55,7 +55,8 @@ std::optional<std::string> Difference(const std::vector<Extent>& expected,
   return std::nullopt;
 }
 
-ConformanceChecker::ConformanceChecker(const ConformanceOptions& options, const Address& address,
+ConformanceChecker::ConformanceChecker(const ConformanceOptions& options,
+                                       const net::Address& address,
                                        std::shared_ptr<Channel> channel)
     : options_(options),
       contract_(ContractOf(options.request.api)),
@@ -110,7 +111,7 @@ absl::StatusOr<std::vector<RuleReport>> ConformanceChecker::Run() {
 MetadataRequest ConformanceChecker::Request() const {
   const ListRequest& asked = options_.request;
   MetadataRequest request;
-  request.token = Secret(asked.token);
+  request.token = asked.token.Copy();
   if (asked.token_source) {
     // A server that does not take the old one shows what a new one would have been for.
     absl::StatusOr<Secret> token = asked.token_source();
@@ -120,7 +121,7 @@ MetadataRequest ConformanceChecker::Request() const {
   request.volume_id = asked.volume_id;
   if (delta_) request.base_snapshot_id = asked.base_snapshot_id;
   request.target_snapshot_id = asked.snapshot_id;
-  for (const auto& [key, value] : asked.secrets) request.secrets.Set(key, value);
+  request.secrets = asked.secrets.Copy();
   return request;
 }
 

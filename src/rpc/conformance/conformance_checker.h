@@ -16,11 +16,11 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/rpc/conformance.h"
 #include "cbt/units.h"
+#include "net/listen_address.h"
 #include "rpc/conformance/probe.h"
 #include "rpc/conformance/wire_client.h"
 #include "rpc/contract/contract.h"
 #include "rpc/transport/client_call.h"
-#include "rpc/transport/listen_address.h"
 
 namespace cbt::rpc {
 
@@ -63,7 +63,7 @@ inline bool SameTuples(const TupleList& a, const TupleList& b) { return a == b; 
 // Checks one server.
 class ConformanceChecker {
  public:
-  ConformanceChecker(const ConformanceOptions& options, const Address& address,
+  ConformanceChecker(const ConformanceOptions& options, const net::Address& address,
                      std::shared_ptr<Channel> channel);
 
   absl::StatusOr<std::vector<RuleReport>> Run();
@@ -203,7 +203,7 @@ class ConformanceChecker {
   const ConformanceOptions& options_;
   const Contract& contract_;
   const std::shared_ptr<Channel> channel_;
-  const Address address_;
+  const net::Address address_;
   std::vector<RuleReport> reports_;
   bool delta_ = false;
   std::string method_;

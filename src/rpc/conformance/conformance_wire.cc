@@ -5,7 +5,7 @@
 #include "base/absl_view.h"
 #include "cbt/units.h"
 #include "rpc/conformance/conformance_checker.h"
-#include "rpc/transport/http2/protocol.h"
+#include "rpc/http2/protocol.h"
 
 namespace cbt::rpc {
 namespace {

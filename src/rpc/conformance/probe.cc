@@ -11,8 +11,8 @@
 #include "rpc/client/paged_inbound.h"
 #include "rpc/client/unary_call.h"
 #include "rpc/contract/completeness.h"
+#include "rpc/http2/message_reader.h"
 #include "rpc/transport/flat_message.h"
-#include "rpc/transport/http2/message_reader.h"
 
 namespace cbt::rpc {
 namespace {

@@ -11,15 +11,16 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "cbt/units.h"
-#include "rpc/transport/http2/client/connector.h"
-#include "rpc/transport/http2/event_loop.h"
-#include "rpc/transport/http2/protocol.h"
-#include "rpc/transport/http2/tls_context.h"
+#include "net/event_loop.h"
+#include "net/tls_context.h"
+#include "rpc/http2/connector.h"
+#include "rpc/http2/protocol.h"
+#include "rpc/http2/tls_options.h"
 
 namespace cbt::rpc {
 namespace {
 
-using http2::SocketStream;
+using net::SocketStream;
 using std::chrono::milliseconds;
 
 constexpr size_t kHeadBytes = 9;
@@ -48,8 +49,8 @@ class Connecting final : public http2::Connector::Listener {
     result_ = std::move(socket);
     done_ = true;
   }
-  absl::StatusOr<OwnedDescriptor> Run(const Address& address, milliseconds time) {
-    auto loop = http2::EventLoop::Create();
+  absl::StatusOr<OwnedDescriptor> Run(const net::Address& address, milliseconds time) {
+    auto loop = net::EventLoop::Create();
     if (!loop.ok()) return loop.status();
     http2::Connector connector(**loop, address, *this);
     connector.Start(time);
@@ -102,13 +103,13 @@ absl::Status WireAnswer::status() const {
   return {parsed, text};
 }
 
-absl::StatusOr<std::unique_ptr<WireClient>> WireClient::Connect(const Address& address,
+absl::StatusOr<std::unique_ptr<WireClient>> WireClient::Connect(const net::Address& address,
                                                                 const ClientTlsOptions& tls,
                                                                 const Options& options) {
   const Clock::time_point deadline = Clock::now() + options.timeout;
-  http2::OwnedSsl ssl;
+  net::OwnedSsl ssl;
   if (tls.enabled) {
-    auto context = http2::ClientTls::Create(tls);
+    auto context = http2::MakeClientTls(tls);
     if (!context.ok()) return context.status();
     auto made = (*context)->NewConnection(address.is_unix ? "localhost" : address.host);
     if (!made.ok()) return made.status();
@@ -116,7 +117,7 @@ absl::StatusOr<std::unique_ptr<WireClient>> WireClient::Connect(const Address& a
   }
   auto descriptor = Connecting().Run(address, options.timeout);
   if (!descriptor.ok()) return descriptor.status();
-  auto socket = SocketStream::Create(*std::move(descriptor), std::move(ssl));
+  auto socket = net::SocketStream::Create(*std::move(descriptor), std::move(ssl));
   if (!socket.ok()) return socket.status();
   std::unique_ptr<WireClient> client(
       new WireClient(*std::move(socket), options, tls.enabled,
@@ -132,8 +133,8 @@ absl::StatusOr<std::unique_ptr<WireClient>> WireClient::Connect(const Address& a
   return client;
 }
 
-WireClient::WireClient(std::unique_ptr<SocketStream> socket, const Options& options, bool secure,
-                       std::string authority, Clock::time_point deadline)
+WireClient::WireClient(std::unique_ptr<net::SocketStream> socket, const Options& options,
+                       bool secure, std::string authority, Clock::time_point deadline)
     : socket_(std::move(socket)),
       options_(options),
       secure_(secure),
@@ -160,12 +161,12 @@ void WireClient::Fail(std::string why) {
 // ---- the socket
 
 // Waits until the socket is ready; false if the connection has become unusable.
-bool WireClient::Wait(SocketStream::State state) {
+bool WireClient::Wait(net::SocketStream::State state) {
   switch (state) {
-    case SocketStream::State::kEnd:
+    case net::SocketStream::State::kEnd:
       Fail("the server closed the connection");
       return false;
-    case SocketStream::State::kError:
+    case net::SocketStream::State::kError:
       Fail(connected_ ? absl::StrCat("the server closed the connection: ", socket_->ErrorText())
                       : socket_->ErrorText());
       return false;
@@ -173,10 +174,10 @@ bool WireClient::Wait(SocketStream::State state) {
       break;
   }
   const auto left = std::chrono::ceil<milliseconds>(deadline_ - Clock::now());
-  pollfd poller = {
-      .fd = socket_->fd(),
-      .events = static_cast<short>(state == SocketStream::State::kWantWrite ? POLLOUT : POLLIN),
-      .revents = 0};
+  pollfd poller = {.fd = socket_->fd(),
+                   .events = static_cast<short>(
+                       state == net::SocketStream::State::kWantWrite ? POLLOUT : POLLIN),
+                   .revents = 0};
   const auto wait = static_cast<int>(std::clamp<int64_t>(left.count(), 0, 3'600'000));
   if (left.count() > 0 && poll(&poller, 1, wait) != 0) return true;
   late_ = failure_.empty();
@@ -186,8 +187,8 @@ bool WireClient::Wait(SocketStream::State state) {
 
 bool WireClient::Handshake() {
   for (;;) {
-    const SocketStream::Result result = socket_->Handshake();
-    if (result.state == SocketStream::State::kDone) break;
+    const net::SocketStream::Result result = socket_->Handshake();
+    if (result.state == net::SocketStream::State::kDone) break;
     if (!Wait(result.state)) return false;
   }
   connected_ = true;
@@ -198,15 +199,15 @@ bool WireClient::Handshake() {
 void WireClient::Send(std::string_view bytes) {
   while (!bytes.empty() && failure_.empty() && !refuses_) {
     const iovec part = {const_cast<char*>(bytes.data()), bytes.size()};
-    SocketStream::Result result = socket_->Write(std::span(&part, 1));
-    if (result.state == SocketStream::State::kDone) bytes.remove_prefix(result.bytes);
-    while (result.state == SocketStream::State::kDone && socket_->unsent()) {
+    net::SocketStream::Result result = socket_->Write(std::span(&part, 1));
+    if (result.state == net::SocketStream::State::kDone) bytes.remove_prefix(result.bytes);
+    while (result.state == net::SocketStream::State::kDone && socket_->unsent()) {
       result = socket_->Flush();
     }
-    refuses_ = result.state == SocketStream::State::kError;
-    while (result.state != SocketStream::State::kDone && !refuses_ && Wait(result.state)) {
-      result = socket_->unsent() ? socket_->Flush() : SocketStream::Result{};
-      refuses_ = result.state == SocketStream::State::kError;
+    refuses_ = result.state == net::SocketStream::State::kError;
+    while (result.state != net::SocketStream::State::kDone && !refuses_ && Wait(result.state)) {
+      result = socket_->unsent() ? socket_->Flush() : net::SocketStream::Result{};
+      refuses_ = result.state == net::SocketStream::State::kError;
     }
   }
 }
@@ -214,8 +215,8 @@ void WireClient::Send(std::string_view bytes) {
 bool WireClient::ReadBytes() {
   std::array<char, 16 * kKiB> space;
   for (;;) {
-    const SocketStream::Result result = socket_->Read(space);
-    if (result.state == SocketStream::State::kDone) {
+    const net::SocketStream::Result result = socket_->Read(space);
+    if (result.state == net::SocketStream::State::kDone) {
       received_.append(space.data(), result.bytes);
       return true;
     }

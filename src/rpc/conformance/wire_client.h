@@ -20,8 +20,8 @@
 #include "absl/status/statusor.h"
 #include "cbt/rpc/options.h"
 #include "cbt/units.h"
-#include "rpc/transport/http2/socket_stream.h"
-#include "rpc/transport/listen_address.h"
+#include "net/listen_address.h"
+#include "net/socket_stream.h"
 
 namespace cbt::rpc {
 
@@ -61,7 +61,7 @@ class WireClient {
 
   // Connects, and sends the preface and SETTINGS. UNAVAILABLE and INVALID_ARGUMENT as a channel has
   // them.
-  static absl::StatusOr<std::unique_ptr<WireClient>> Connect(const Address& address,
+  static absl::StatusOr<std::unique_ptr<WireClient>> Connect(const net::Address& address,
                                                              const ClientTlsOptions& tls,
                                                              const Options& options);
   ~WireClient();
@@ -108,9 +108,9 @@ class WireClient {
  private:
   using Clock = std::chrono::steady_clock;
 
-  WireClient(std::unique_ptr<http2::SocketStream> socket, const Options& options, bool secure,
+  WireClient(std::unique_ptr<net::SocketStream> socket, const Options& options, bool secure,
              std::string authority, Clock::time_point deadline);
-  bool Wait(http2::SocketStream::State state);
+  bool Wait(net::SocketStream::State state);
   bool Handshake();
   bool ReadFrame();
   bool ReadBytes();
@@ -119,7 +119,7 @@ class WireClient {
   void OnData(WireAnswer& answer, std::string_view payload, size_t bytes, bool end);
   void Fail(std::string why);
 
-  const std::unique_ptr<http2::SocketStream> socket_;
+  const std::unique_ptr<net::SocketStream> socket_;
   const Options options_;
   const bool secure_;
   const std::string authority_;

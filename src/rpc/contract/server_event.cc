@@ -2,14 +2,30 @@
 
 #include <cstddef>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace cbt::rpc {
 namespace {
 
 // The phrase of Report()'s records.
 constexpr std::string_view kServerRecord = "server";
+
+// Which limit holds for a record; none for what only known callers cause.
+std::optional<size_t> LimitOf(std::string_view event, std::span<const LogField> fields) {
+  if (fields.empty()) return std::nullopt;
+  const LogField& last = fields.back();
+  if (event == kStreamClosed && last.key == kNotAdmitted.key && last.value == kNotAdmitted.value) {
+    return kServerEvents;
+  }
+  if (event != kServerRecord || fields.size() != 1) return std::nullopt;
+  for (size_t number = 0; number < kServerEvents; ++number) {
+    if (ServerEventName(static_cast<ServerEvent>(number)) == last.value) return number;
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -28,9 +44,8 @@ std::string_view LogLevelName(LogLevel level) noexcept {
 }
 
 std::string_view EndReasonName(EndReason reason) noexcept {
-  constexpr std::string_view kNames[kEndReasons] = {"completed",    "source",  "refused",
-                                                    "client",       "stalled", "time_limit",
-                                                    "request_late", "drained"};
+  constexpr std::string_view kNames[kEndReasons] = {"completed", "source",     "refused", "client",
+                                                    "stalled",   "time_limit", "drained"};
   return kNames[static_cast<size_t>(reason)];
 }
 
@@ -59,20 +74,12 @@ void Report(const Telemetry& telemetry, ServerEvent event) noexcept {
 
 void LimitedLog::Write(LogLevel level, std::string_view event,
                        std::span<const LogField> fields) noexcept {
-  size_t number = 0;
-  if (event == kServerRecord && fields.size() == 1) {
-    while (number < kServerEvents &&
-           ServerEventName(static_cast<ServerEvent>(number)) != fields[0].value) {
-      ++number;
-    }
-  }
-  if (event != kServerRecord || fields.size() != 1 || number == kServerEvents) {
-    return sink_.Write(level, event, fields);
-  }
+  const std::optional<size_t> number = LimitOf(event, fields);
+  if (!number.has_value()) return sink_.Write(level, event, fields);
   uint64_t unlogged = 0;
   {
     const std::lock_guard lock(mutex_);
-    Count& count = counts_[number];
+    Count& count = counts_[*number];
     const Clock::time_point now = now_();
     for (; count.allowed < kBurst && now - count.since >= kInterval; count.since += kInterval) {
       ++count.allowed;
@@ -87,7 +94,8 @@ void LimitedLog::Write(LogLevel level, std::string_view event,
   }
   if (unlogged == 0) return sink_.Write(level, event, fields);
   try {
-    const LogField with[] = {fields[0], {"unlogged", std::to_string(unlogged)}};
+    std::vector<LogField> with(fields.begin(), fields.end());
+    with.push_back({"unlogged", std::to_string(unlogged)});
     sink_.Write(level, event, with);
   } catch (const std::bad_alloc&) {
     sink_.Write(level, event, fields);

@@ -17,9 +17,13 @@ namespace cbt::rpc {
 // Counts the event, and logs it: as a warning, unless it is an end that the options ask for.
 void Report(const Telemetry& telemetry, ServerEvent event) noexcept;
 
-// Passes records to another sink, but those of Report() at a limited rate: strangers cause them. Of
-// each event, kBurst at once and one each kInterval; the field "unlogged" of the next one says how
-// many were left out. Thread safe.
+// The record of a stream's end, and the last field of one that was never admitted.
+inline constexpr std::string_view kStreamClosed = "stream closed";
+inline const LogField kNotAdmitted{"admitted", "false"};
+
+// Passes records to another sink, but those that strangers cause at a limited rate: those of
+// Report(), and ends of streams with kNotAdmitted. Of each event, kBurst at once and one each
+// kInterval; the field "unlogged" of the next one says how many were left out. Thread safe.
 class LimitedLog final : public LogSink {
  public:
   using Clock = std::chrono::steady_clock;
@@ -45,7 +49,7 @@ class LimitedLog final : public LogSink {
   LogSink& sink_;
   Clock::time_point (*const now_)();
   std::mutex mutex_;
-  std::array<Count, kServerEvents> counts_;
+  std::array<Count, kServerEvents + 1> counts_;  // the last one: streams not admitted
 };
 
 // A server's telemetry with a limited log.

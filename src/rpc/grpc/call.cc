@@ -6,8 +6,12 @@
 #include <grpcpp/support/server_callback.h>
 #include <grpcpp/support/status.h>
 
+#include <algorithm>
+#include <chrono>
+#include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -27,17 +31,24 @@ using grpc::internal::RpcMethod;
 using grpc::internal::RpcServiceMethod;
 using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 
-// One call. gRPC owns it until OnDone().
+// The longest time that a request may take to arrive.
+constexpr std::chrono::milliseconds kRequestTime = std::chrono::seconds(10);
+
+// One call; lives until gRPC has called OnDone().
 //
 // gRPC's own functions may throw std::bad_alloc, and gRPC swallows exceptions of its callbacks: a
 // call that can't be continued is cancelled.
-class Call final : public Reactor, public ServerCall {
+class Call final : public Reactor,
+                   public ServerCall,
+                   public ServedCall,
+                   public std::enable_shared_from_this<Call> {
  public:
-  explicit Call(grpc::CallbackServerContext& context) : context_(context) {}
+  Call(grpc::CallbackServerContext& context, const Service::Method& method, HalfRequests& halves)
+      : context_(context), method_(method), halves_(halves.calls()) {}
 
-  // Call once. gRPC starts nothing before its own handler has returned, so that no event comes
-  // before the handler is known.
-  void Open(const OpenCall& open);
+  // Waits for the request. Call once, in gRPC's handler: gRPC starts nothing before that has
+  // returned.
+  void Await() noexcept;
 
   std::optional<std::chrono::system_clock::time_point> deadline() const override;
   void StartRead() noexcept override;
@@ -53,34 +64,159 @@ class Call final : public Reactor, public ServerCall {
   void OnCancel() override;
   void OnDone() override;
 
+  // Of a half request.
+  void End(absl::Status status) override { Refuse(status); }
+  void Abort() override;
+  void CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) override;
+
  private:
+  using Clock = std::chrono::steady_clock;
+
+  enum class State {
+    kWaiting,  // for the request
+    kOpening,  // what the service asks for waits until its handler is known
+    kOpen,
+    kRefused,  // without a handler: gRPC has the status
+  };
+
+  // What the service has asked for while it opened the call.
+  struct Asked {
+    bool read = false;
+    std::optional<absl::Cord> write;
+    std::optional<absl::Cord> last;  // WriteAndFinish()
+    std::optional<absl::Status> finish;
+  };
+
+  void Refuse(const absl::Status& status) noexcept;
+  void Open(absl::Cord request);
+  absl::StatusOr<CallHandler*> Opened(absl::Cord request) noexcept;
+  void CarryOut(Asked asked) noexcept;
   void Fail(absl::Status status) noexcept;
   bool Encode(const absl::Cord& message) noexcept;
   absl::Status Take(absl::Cord& message) noexcept;
   void SendStatus(const absl::Status& status) noexcept;
+  void CancelLocked() noexcept;
 
   grpc::CallbackServerContext& context_;
-  CallHandler* handler_ = nullptr;  // null if the call was refused
-  grpc::ByteBuffer incoming_;       // gRPC's while a read is outstanding
-  grpc::ByteBuffer outgoing_;       // gRPC's while writing_, and after WriteAndFinish()
+  const Service::Method& method_;
+  OpenStreams& halves_;
+  std::shared_ptr<Call> self_;              // until OnDone()
+  CallHandler* handler_ = nullptr;          // from kOpen on
+  grpc::ByteBuffer incoming_;               // gRPC's while a read is outstanding
+  grpc::ByteBuffer outgoing_;               // gRPC's while writing_, and after WriteAndFinish()
+  Clock::time_point since_ = Clock::now();  // of a half request: its beginning, then its refusal
 
   std::mutex mutex_;
+  State state_ = State::kWaiting;
+  FairPlaces::Place place_;  // of a half request
+  Asked asked_;
+  bool cancelled_ = false;
+  bool done_ = false;  // the context is no longer valid
   bool writing_ = false;
   std::optional<absl::Status> end_;  // after the message in flight
   absl::Status failure_;             // overrules the handler's status
 };
 
-void Call::Open(const OpenCall& open) {
+void Call::Await() noexcept {
+  self_ = shared_from_this();
+  // Before the registry may end the call: nothing may be started after its status.
+  StartRead();
   try {
-    const absl::StatusOr<CallHandler*> handler = open(*this);
-    if (!handler.ok()) return Finish(handler.status());
-    handler_ = *handler;
+    absl::StatusOr<FairPlaces::Place> place = halves_.Enter(method_.path);
+    if (!place.ok()) return Refuse(place.status());
+    {
+      const std::lock_guard lock(mutex_);
+      place_ = *std::move(place);
+    }
+    if (absl::Status status = halves_.Add(self_); !status.ok()) Refuse(status);
+  } catch (const std::bad_alloc&) {
+    Refuse(OutOfMemory());
+  }
+}
+
+// Ends a half request, once.
+void Call::Refuse(const absl::Status& status) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_ != State::kWaiting) return;
+    state_ = State::kRefused;
+    since_ = Clock::now();
+    place_.Release();
+  }
+  SendStatus(status);
+}
+
+// Requires the lock.
+void Call::CancelLocked() noexcept {
+  NoteCancelled();
+  if (!done_) context_.TryCancel();
+}
+
+void Call::Abort() {
+  const std::lock_guard lock(mutex_);
+  if (state_ == State::kWaiting || state_ == State::kRefused) CancelLocked();
+}
+
+void Call::CheckTimes(std::chrono::milliseconds stall, std::chrono::milliseconds total) {
+  {
+    const std::lock_guard lock(mutex_);
+    const Clock::duration passed = Clock::now() - since_;
+    // The client does not take the status.
+    if (state_ == State::kRefused && passed > stall) CancelLocked();
+    if (state_ != State::kWaiting || passed <= total) return;
+  }
+  Refuse(RequestTooLate());
+}
+
+void Call::Open(absl::Cord request) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_ != State::kWaiting) return;
+    state_ = State::kOpening;
+    place_.Release();
+  }
+  halves_.Remove(this);
+  const absl::StatusOr<CallHandler*> handler = Opened(std::move(request));
+  Asked asked;
+  bool cancelled = false;
+  {
+    const std::lock_guard lock(mutex_);
+    state_ = handler.ok() ? State::kOpen : State::kRefused;
+    cancelled = cancelled_;
+    if (handler.ok()) {
+      handler_ = *handler;
+      asked = std::exchange(asked_, Asked());
+      // What another thread asks for from now on comes after that.
+      writing_ = asked.write.has_value();
+      if (writing_) end_ = std::exchange(asked.finish, std::nullopt);
+    }
+  }
+  if (!handler.ok()) return SendStatus(handler.status());
+  CarryOut(std::move(asked));
+  // gRPC calls OnDone() only after this has returned.
+  if (cancelled) handler_->OnCancel();
+}
+
+absl::StatusOr<CallHandler*> Call::Opened(absl::Cord request) noexcept {
+  try {
+    return method_.open(*this, std::move(request));
   } catch (const std::bad_alloc&) {
     // gRPC answers UNIMPLEMENTED for a handler that throws, and clients would then fall back to
     // another method.
-    Finish(OutOfMemory());
+    return OutOfMemory();
   } catch (...) {
-    Finish(MakeStatusNoThrow(absl::StatusCode::kInternal, "the service threw an exception"));
+    return MakeStatusNoThrow(absl::StatusCode::kInternal, "the service threw an exception");
+  }
+}
+
+void Call::CarryOut(Asked asked) noexcept {
+  if (asked.read) StartRead();
+  if (asked.write.has_value()) {
+    Write(*std::move(asked.write));
+  } else if (asked.last.has_value()) {
+    WriteAndFinish(*std::move(asked.last));
+  } else if (asked.finish.has_value()) {
+    Finish(*std::move(asked.finish));
   }
 }
 
@@ -91,11 +227,20 @@ std::optional<std::chrono::system_clock::time_point> Call::deadline() const {
   return deadline;
 }
 
-void Call::StartRead() noexcept try {
-  Reactor::StartRead(&incoming_);
-} catch (const std::bad_alloc&) {
-  Fail(OutOfMemory());
-  Cancel();
+void Call::StartRead() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_ == State::kOpening) {
+      asked_.read = true;
+      return;
+    }
+  }
+  try {
+    Reactor::StartRead(&incoming_);
+  } catch (const std::bad_alloc&) {
+    Fail(OutOfMemory());
+    Cancel();
+  }
 }
 
 void Call::AddInitialMetadata(std::string_view key, std::string_view value) {
@@ -121,14 +266,15 @@ bool Call::Encode(const absl::Cord& message) noexcept try {
 }
 
 void Call::Write(absl::Cord message) noexcept {
-  if (!Encode(message)) {
-    if (handler_ != nullptr) handler_->OnWriteDone(false);
-    return;
-  }
   {
     const std::lock_guard lock(mutex_);
+    if (state_ == State::kOpening) {
+      asked_.write = std::move(message);
+      return;
+    }
     writing_ = true;
   }
+  if (!Encode(message)) return OnWriteDone(false);
   try {
     StartWrite(&outgoing_);
   } catch (const std::bad_alloc&) {
@@ -140,6 +286,10 @@ void Call::Write(absl::Cord message) noexcept {
 void Call::Finish(absl::Status status) noexcept {
   {
     const std::lock_guard lock(mutex_);
+    if (state_ == State::kOpening) {
+      asked_.finish = std::move(status);
+      return;
+    }
     if (!failure_.ok()) status = failure_;
     if (writing_) {
       end_ = std::move(status);
@@ -156,6 +306,13 @@ void Call::SendStatus(const absl::Status& status) noexcept try {
 }
 
 void Call::WriteAndFinish(absl::Cord message) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (state_ == State::kOpening) {
+      asked_.last = std::move(message);
+      return;
+    }
+  }
   bool failed = !Encode(message);
   {
     const std::lock_guard lock(mutex_);
@@ -184,15 +341,11 @@ absl::Status Call::Take(absl::Cord& message) noexcept try {
 }
 
 void Call::OnReadDone(bool ok) {
-  if (handler_ == nullptr) return;
   absl::Cord message;
-  if (ok) {
-    if (absl::Status status = Take(message); !status.ok()) {
-      Fail(std::move(status));
-      ok = false;
-    }
-  }
-  handler_->OnReadDone(ok, std::move(message));
+  const absl::Status status = ok ? Take(message) : RequestMissing();
+  if (handler_ == nullptr) return status.ok() ? Open(std::move(message)) : Refuse(status);
+  if (ok && !status.ok()) Fail(status);
+  handler_->OnReadDone(status.ok(), std::move(message));
 }
 
 void Call::OnWriteDone(bool ok) {
@@ -201,43 +354,60 @@ void Call::OnWriteDone(bool ok) {
     const std::lock_guard lock(mutex_);
     writing_ = false;
     end.swap(end_);
+    if (end.has_value() && !failure_.ok()) end = failure_;
   }
   outgoing_.Clear();
-  if (handler_ != nullptr) handler_->OnWriteDone(ok);
+  handler_->OnWriteDone(ok);
   if (end.has_value()) SendStatus(*end);
 }
 
 void Call::OnCancel() {
-  if (handler_ != nullptr) handler_->OnCancel();
+  {
+    const std::lock_guard lock(mutex_);
+    cancelled_ = true;
+    if (state_ != State::kOpen) return;
+  }
+  handler_->OnCancel();
 }
 
 void Call::OnDone() {
-  if (handler_ != nullptr) handler_->OnDone();
-  delete this;
+  {
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+  }
+  if (handler_ != nullptr) {
+    handler_->OnDone();
+  } else {
+    halves_.Remove(this);
+  }
+  self_.reset();  // may destroy this
 }
 
-// Null if there is no memory for a call. gRPC would then answer UNIMPLEMENTED, see Call::Open():
+// Null if there is no memory for a call. gRPC would then answer UNIMPLEMENTED, see Call::Opened():
 // the client gets CANCELLED instead.
-Reactor* Opened(grpc::CallbackServerContext& context, const OpenCall& open) noexcept {
-  auto* const call = new (std::nothrow) Call(context);
-  if (call == nullptr) {
-    context.TryCancel();
-  } else {
-    call->Open(open);
-  }
-  return call;
+Reactor* NewCall(grpc::CallbackServerContext& context, const Service::Method& method,
+                 HalfRequests& halves) noexcept try {
+  const auto call = std::make_shared<Call>(context, method, halves);
+  call->Await();
+  return call.get();
+} catch (const std::bad_alloc&) {
+  context.TryCancel();
+  return nullptr;
 }
 
 }  // namespace
+
+HalfRequests::HalfRequests(size_t calls, std::chrono::milliseconds patience)
+    : calls_(calls, patience, std::min(patience, kRequestTime)) {}
 
 RpcServiceMethod* NewMethod(const Service::Method& method) {
   return new RpcServiceMethod(method.path.c_str(), RpcMethod::BIDI_STREAMING, nullptr);
 }
 
-grpc::internal::MethodHandler* NewHandler(const Service::Method& method) {
+grpc::internal::MethodHandler* NewHandler(const Service::Method& method, HalfRequests& halves) {
   return new grpc::internal::CallbackBidiHandler<grpc::ByteBuffer, grpc::ByteBuffer>(
-      [open = &method.open](grpc::CallbackServerContext* context) {
-        return Opened(*context, *open);
+      [&method, &halves](grpc::CallbackServerContext* context) {
+        return NewCall(*context, method, halves);
       });
 }
 

@@ -12,18 +12,38 @@
 #include <grpcpp/impl/codegen/service_type.h>
 #endif
 
+#include <chrono>
+#include <cstddef>
+
+#include "rpc/server/open_streams.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
 
+// Calls whose request has not arrived. gRPC's server limits neither their number nor their time.
+// Destroy it after the handlers that use it have ended.
+class HalfRequests {
+ public:
+  // `calls`: methods share as many places so that none of them can take all. A request that has not
+  // arrived after `patience` ends its call with DEADLINE_EXCEEDED. Throws std::system_error if the
+  // watching thread can't be started.
+  HalfRequests(size_t calls, std::chrono::milliseconds patience);
+
+  OpenStreams& calls() noexcept { return calls_; }
+
+ private:
+  OpenStreams calls_;
+};
+
 // The method that `method` describes, and its handler, which gRPC owns once they are added to a
-// grpc::Service (AddMethod(), MarkMethodRawCallback()). `method` outlives them. Throw
-// std::bad_alloc.
+// grpc::Service (AddMethod(), MarkMethodRawCallback()). `method` and `halves` outlive them and
+// their calls. Throw std::bad_alloc.
 //
+// The handler reads the request first, and opens the call with it then.
 // A call with a compressed message ends with UNIMPLEMENTED if the server was built not to
 // decompress (GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION).
 grpc::internal::RpcServiceMethod* NewMethod(const Service::Method& method);
-grpc::internal::MethodHandler* NewHandler(const Service::Method& method);
+grpc::internal::MethodHandler* NewHandler(const Service::Method& method, HalfRequests& halves);
 
 }  // namespace cbt::rpc
 

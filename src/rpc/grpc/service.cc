@@ -4,12 +4,11 @@
 #include <system_error>
 #include <utility>
 
-#include "cbt/rpc/server.h"
 #include "rpc/contract/server_event.h"
 #include "rpc/contract/status.h"
 #include "rpc/grpc/call.h"
-#include "rpc/outbound/open_streams.h"
-#include "rpc/server/provider_services.h"
+#include "rpc/server/open_streams.h"
+#include "rpc/server/services.h"
 #include "rpc/server/small_calls.h"
 
 namespace cbt::rpc {
@@ -17,51 +16,40 @@ namespace {
 
 using std::chrono::milliseconds;
 
-ServerOptions ServerOptionsOf(const GrpcServiceOptions& options) {
-  ServerOptions server;
-  server.apis = options.apis;
-  server.identity = options.identity;
-  server.plugin_name = options.plugin_name;
-  server.vendor_version = options.vendor_version;
-  server.access = options.access;
-  server.base_is_handle = options.base_is_handle;
-  server.sessions = options.sessions;
-  server.page_token_key = options.page_token_key;
-  server.stream = options.stream;
-  server.reflection = options.reflection;
-  server.telemetry = options.telemetry;
-  return server;
-}
-
 }  // namespace
 
 class GrpcService::Impl {
  public:
-  Impl(SnapshotProvider& provider, ServerOptions options)
+  // `options` have everything set.
+  Impl(SnapshotProvider& provider, ServiceOptions options)
       : telemetry_(options.telemetry),
         registry_(options.stream.max_streams, options.stream.stall_timeout,
                   options.stream.total_time),
+        half_requests_(options.stream.max_streams, options.stream.stall_timeout),
         small_calls_(options.stream.stall_timeout, telemetry_.get()),
-        services_(provider, (options.telemetry = telemetry_.get(), options), registry_,
+        services_((options.telemetry = telemetry_.get(), options), provider, registry_,
                   small_calls_) {}
 
   OpenStreams& registry() noexcept { return registry_; }
-  const ProviderServices& services() const noexcept { return services_; }
+  HalfRequests& half_requests() noexcept { return half_requests_; }
+  const ServiceSet& services() const noexcept { return services_; }
 
  private:
   // In order of dependency: the last tasks of the services' executor hold streams, which refer to
   // the registry.
   const LimitedTelemetry telemetry_;
   OpenStreams registry_;
+  HalfRequests half_requests_;
   SmallCalls small_calls_;
-  ProviderServices services_;
+  ServiceSet services_;
 };
 
 absl::StatusOr<std::unique_ptr<GrpcService>> GrpcService::Create(
-    SnapshotProvider& provider, const GrpcServiceOptions& options) try {
-  const ServerOptions server = ServerOptionsOf(options);
-  if (absl::Status status = CheckServiceOptions(server); !status.ok()) return status;
-  return std::unique_ptr<GrpcService>(new GrpcService(std::make_unique<Impl>(provider, server)));
+    SnapshotProvider& provider, const ServiceOptions& options) try {
+  ServiceOptions service = WithDefaults(options, Api::kCsi, false);
+  if (absl::Status status = CheckServiceOptions(service); !status.ok()) return status;
+  return std::unique_ptr<GrpcService>(
+      new GrpcService(std::make_unique<Impl>(provider, std::move(service))));
 } catch (const std::system_error&) {
   return MakeStatusNoThrow(absl::StatusCode::kResourceExhausted,
                            "threads: the system can't start more");
@@ -74,7 +62,7 @@ GrpcService::GrpcService(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {
   for (const cbt::rpc::Service* const service : impl_->services().services()) {
     for (const cbt::rpc::Service::Method& method : service->methods()) {
       AddMethod(NewMethod(method));
-      MarkMethodRawCallback(index++, NewHandler(method));
+      MarkMethodRawCallback(index++, NewHandler(method, impl_->half_requests()));
     }
   }
 }
@@ -83,7 +71,9 @@ GrpcService::~GrpcService() { Shutdown(milliseconds{0}); }
 
 void GrpcService::Shutdown(milliseconds grace) {
   impl_->registry().StartDrain(grace);
+  impl_->half_requests().calls().StartDrain(grace);
   impl_->registry().FinishDrain();
+  impl_->half_requests().calls().FinishDrain();
 }
 
 size_t GrpcService::open_streams() const noexcept { return impl_->registry().open_streams(); }

@@ -7,21 +7,19 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cbt/executor.h"
 #include "cbt/units.h"
 #include "cbt/version.h"
+#include "net/listen_address.h"
+#include "net/loop_threads.h"
 #include "rpc/client/connect.h"
-#include "rpc/contract/server_event.h"
 #include "rpc/contract/status.h"
+#include "rpc/http2/server.h"
 #include "rpc/relay/plugin_errors.h"
 #include "rpc/relay/plugin_watch.h"
 #include "rpc/relay/relay_feed.h"
 #include "rpc/relay/remote_provider.h"
 #include "rpc/server/service_host.h"
 #include "rpc/server/services.h"
-#include "rpc/transport/http2/loop_threads.h"
-#include "rpc/transport/http2/server.h"
-#include "rpc/transport/listen_address.h"
 
 namespace cbt::rpc {
 namespace {
@@ -36,30 +34,13 @@ std::optional<milliseconds> StallOf(const RelayOptions& options) {
   return options.plugin_stall_timeout;
 }
 
-absl::Status CheckOptions(const RelayOptions& options) {
-  for (absl::Status status :
-       {CheckStreamOptions(options.stream), CheckConnectionOptions(options.connection),
-        CheckApis(options.apis, options.access, options.sessions)}) {
-    if (!status.ok()) return status;
-  }
-  if (options.plugin_stall_timeout < milliseconds(0)) {
-    return absl::InvalidArgumentError("plugin_stall_timeout: expected 0 or more");
-  }
-  return absl::OkStatus();
-}
-
-ServicePlan PlanOf(const RelayOptions& options, const Telemetry& telemetry) {
-  return {.apis = options.apis,
-          .access = options.access,
-          .base_is_handle = options.base_is_handle,
-          .sessions = options.sessions,
-          .page_token_key = options.page_token_key.empty() ? "cbt page tokens of a relay"
-                                                           : options.page_token_key,
-          .plugin_name = "relay.libcbt.example.com",
-          .vendor_version = kVersion,
-          .stream = options.stream,
-          .reflection = options.reflection,
-          .telemetry = telemetry};
+ServiceOptions ServiceOptionsOf(const RelayOptions& options) {
+  ServiceOptions service = options.service;
+  service.identity = true;
+  service.plugin_name = "relay.libcbt.example.com";
+  service.vendor_version = kVersion;
+  if (service.page_token_key.empty()) service.page_token_key = "cbt page tokens of a relay";
+  return WithDefaults(std::move(service), Api::kKubernetes, true);
 }
 
 }  // namespace
@@ -67,23 +48,20 @@ ServicePlan PlanOf(const RelayOptions& options, const Telemetry& telemetry) {
 class Relay::Impl {
  public:
   // `plugin`: a channel for each of `loops`.
-  Impl(const RelayOptions& options, std::unique_ptr<http2::LoopThreads> loops,
-       std::vector<std::shared_ptr<Channel>> plugin)
+  Impl(const RelayOptions& options, const ServiceOptions& service,
+       std::unique_ptr<net::LoopThreads> loops, std::vector<std::shared_ptr<Channel>> plugin)
       : loops_(std::move(loops)),
-        telemetry_(options.telemetry),
-        host_(options.stream, telemetry_.get()),
+        host_(service),
         plugin_(std::move(plugin)),
         plan_{.upstream = kCsiContract,
               .check_tuples = options.check_tuples,
               .require_message = options.require_message,
-              .message_bytes = options.stream.message_bytes,
-              .pool = SlicePool::Create(options.stream.message_bytes, kIdleMessageMemory),
+              .message_bytes = service.stream.message_bytes,
+              .pool = SlicePool::Create(service.stream.message_bytes, kIdleMessageMemory),
               .calls = calls_,
-              .errors = PluginErrors(options.telemetry.log)},
+              .errors = PluginErrors(service.telemetry.log)},
         pages_(MakeRemoteProvider(plugin_.front(), Api::kCsi, plan_.errors, StallOf(options))),
-        executor_(options.stream.threads),
-        services_(PlanOf(options, telemetry_.get()), Feeds(), *pages_, host_.registry(),
-                  host_.small_calls(), executor_),
+        services_(host_.Limited(service), *pages_, host_.registry(), host_.small_calls(), Feeds()),
         watch_(options.plugin_stall_timeout) {
     host_.SetServing(options.serving);
   }
@@ -94,8 +72,8 @@ class Relay::Impl {
   Impl& operator=(const Impl&) = delete;
 
   absl::Status Listen(const RelayOptions& options) {
-    return host_.Listen(options.listen, options.tls, options.connection, options.stream.max_streams,
-                        services_.services(), loops_.get());
+    return host_.Listen(options.listen, options.tls, options.connection, services_.services(),
+                        loops_.get());
   }
 
   ServiceHost& host() noexcept { return host_; }
@@ -114,8 +92,7 @@ class Relay::Impl {
     };
   }
 
-  const std::unique_ptr<http2::LoopThreads> loops_;  // of both sides
-  const LimitedTelemetry telemetry_;
+  const std::unique_ptr<net::LoopThreads> loops_;  // of both sides
   ServiceHost host_;
   // In the loop of its client's connection, a message is passed on without a hand-over.
   const std::vector<std::shared_ptr<Channel>> plugin_;
@@ -123,24 +100,28 @@ class Relay::Impl {
   // Streams that have ended for their clients may still have a call of the plugin.
   OpenCalls calls_;
   std::unique_ptr<SnapshotProvider> pages_;
-  ThreadPool executor_;
   ServiceSet services_;
   PluginWatch watch_;  // last: its thread checks streams
 };
 
 absl::StatusOr<std::unique_ptr<Relay>> Relay::Start(const RelayOptions& options) try {
-  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
-  absl::StatusOr<Address> plugin = ParseAddress(options.plugin);
+  const ServiceOptions service = ServiceOptionsOf(options);
+  if (absl::Status status = CheckServiceOptions(service); !status.ok()) return status;
+  if (absl::Status status = CheckConnectionOptions(options.connection); !status.ok()) return status;
+  if (options.plugin_stall_timeout < milliseconds(0)) {
+    return absl::InvalidArgumentError("plugin_stall_timeout: expected 0 or more");
+  }
+  absl::StatusOr<net::Address> plugin = net::ParseAddress(options.plugin);
   if (!plugin.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("plugin: ", plugin.status().message()));
   }
-  absl::StatusOr<std::unique_ptr<http2::LoopThreads>> loops =
-      http2::LoopThreads::Create(http2::ServerLimits().loops);
+  absl::StatusOr<std::unique_ptr<net::LoopThreads>> loops =
+      net::LoopThreads::Create(http2::ServerLimits().loops);
   if (!loops.ok()) return loops.status();
   absl::StatusOr<std::vector<std::shared_ptr<Channel>>> channels =
       ConnectInLoops(*plugin, options.plugin_tls, **loops);
   if (!channels.ok()) return channels.status();
-  auto impl = std::make_unique<Impl>(options, *std::move(loops), *std::move(channels));
+  auto impl = std::make_unique<Impl>(options, service, *std::move(loops), *std::move(channels));
   if (absl::Status status = impl->Listen(options); !status.ok()) return status;
   return std::unique_ptr<Relay>(new Relay(std::move(impl)));
 } catch (const std::system_error&) {

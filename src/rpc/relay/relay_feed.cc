@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
-#include "cbt/rpc/server.h"
+#include "cbt/rpc/options.h"
 #include "rpc/contract/source_version.h"
 #include "rpc/contract/starting_offset.h"
 #include "rpc/contract/status.h"

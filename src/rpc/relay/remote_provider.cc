@@ -5,10 +5,10 @@
 #include <string_view>
 #include <utility>
 
+#include "net/listen_address.h"
 #include "rpc/client/connect.h"
 #include "rpc/client/remote_cursor.h"
 #include "rpc/relay/remote_provider.h"
-#include "rpc/transport/listen_address.h"
 
 namespace cbt::rpc {
 namespace {
@@ -81,8 +81,7 @@ class RemoteProvider final : public SnapshotProvider {
     request.stop = context.stop;
     request.stall_timeout = stall_;
     request.retry_for = kRetryFor;
-    context.secrets.ForEach(
-        [&](const std::string& key, const std::string& value) { request.secrets[key] = value; });
+    request.secrets = context.secrets.Copy();
     if (context.deadline.has_value()) {
       request.timeout =
           std::max(milliseconds(0), std::chrono::duration_cast<milliseconds>(
@@ -124,7 +123,7 @@ std::unique_ptr<SnapshotProvider> MakeRemoteProvider(
 std::unique_ptr<SnapshotProvider> MakeRemoteProvider(const std::string& address, Api api,
                                                      const ClientTlsOptions& tls, LogSink* log) {
   absl::StatusOr<std::shared_ptr<Channel>> channel = nullptr;
-  if (const absl::StatusOr<Address> parsed = ParseAddress(address); parsed.ok()) {
+  if (const absl::StatusOr<net::Address> parsed = net::ParseAddress(address); parsed.ok()) {
     channel = ConnectForGood(*parsed, tls);
   } else {
     channel = parsed.status();

@@ -1,5 +1,6 @@
 #include "rpc/server/health_service.h"
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -11,7 +12,7 @@
 #include "absl/strings/cord.h"
 #include "rpc/contract/server_event.h"
 #include "rpc/contract/status.h"
-#include "rpc/outbound/timed_call.h"
+#include "rpc/server/timed_call.h"
 #include "rpc/transport/flat_message.h"
 #include "wire/proto_reader.h"
 #include "wire/proto_writer.h"
@@ -48,45 +49,18 @@ std::string Encoded(uint64_t status) {
 // Sends the state, and then each change. Lives until the transport has released it.
 class HealthService::Watch final : public CallHandler, public TimedCall {
  public:
-  // `call` is valid until OnDone(); the service must outlive the watch.
-  Watch(HealthService& service, ServerCall& call, StreamSlot slot)
-      : TimedCall(call), service_(service), slot_(std::move(slot)) {}
-
-  // Call once, after the registry holds the watch.
-  void ReadRequest() noexcept { call_.StartRead(); }
-
-  void OnReadDone(bool ok, absl::Cord message) override {
-    try {
-      absl::StatusOr<std::string> name = RequestMissing();
-      if (ok && message.size() <= SmallCalls::kMaxQuestionBytes) {
-        name = AskedFor(FlatMessage().Of(message));
-      }
-      if (!name.ok()) return End(name.status());
-      {
-        const std::lock_guard lock(mutex_);
-        known_ = name->empty();
-        asked_ = true;
-        clock_.Requested();
-      }
-      Update();
-    } catch (const std::bad_alloc&) {
-      End(OutOfMemory());
-    }
-  }
+  // `call` is valid until OnDone(); the service must outlive the watch. `known`: whether there is
+  // the service that the client has named.
+  Watch(HealthService& service, ServerCall& call, FairPlaces::Place place, bool known)
+      : TimedCall(call), service_(service), place_(std::move(place)), known_(known) {}
 
   // Sends the state unless it was the last one sent.
   void Update() {
-    absl::Cord message;
-    {
-      const std::lock_guard lock(mutex_);
-      const uint64_t state = !known_ ? kServiceUnknown : service_.serving_ ? kServing : kNotServing;
-      if (!asked_ || closed_ || writing_ || sent_ == state) return;
-      message = absl::Cord(Encoded(state));
-      sent_ = state;
-      writing_ = true;
-      clock_.HandOver();
+    try {
+      Send();
+    } catch (const std::bad_alloc&) {
+      End(OutOfMemory());
     }
-    call_.Write(std::move(message));
   }
 
   void OnWriteDone(bool ok) override {
@@ -99,11 +73,7 @@ class HealthService::Watch final : public CallHandler, public TimedCall {
     }
     if (!ok) return End(absl::CancelledError());
     if (end.has_value()) return End(*std::move(end));
-    try {
-      Update();
-    } catch (const std::bad_alloc&) {
-      End(OutOfMemory());
-    }
+    Update();
   }
 
   void OnCancel() override { End(absl::CancelledError()); }
@@ -130,10 +100,23 @@ class HealthService::Watch final : public CallHandler, public TimedCall {
  private:
   bool Ending() const override { return closed_; }
 
+  void Send() {
+    absl::Cord message;
+    {
+      const std::lock_guard lock(mutex_);
+      const uint64_t state = !known_ ? kServiceUnknown : service_.serving_ ? kServing : kNotServing;
+      if (closed_ || writing_ || sent_ == state) return;
+      message = absl::Cord(Encoded(state));
+      sent_ = state;
+      writing_ = true;
+      clock_.HandOver();
+    }
+    call_.Write(std::move(message));
+  }
+
   HealthService& service_;
-  const StreamSlot slot_;
-  bool asked_ = false;
-  bool known_ = false;
+  const FairPlaces::Place place_;
+  const bool known_;
   uint64_t sent_ = 0;  // the encoded state; 0 before the first
   bool writing_ = false;
   std::optional<absl::Status> end_;  // after the message in flight
@@ -149,22 +132,33 @@ HealthService::HealthService(SmallCalls& calls, std::chrono::milliseconds patien
         return Encoded(serving_ ? kServing : kNotServing);
       }),
       telemetry_(telemetry),
-      watches_(kMaxWatches, patience, std::chrono::milliseconds{0}) {
+      places_(kMaxWatches),
+      watches_(kMaxWatches, std::min<std::chrono::milliseconds>(patience, SmallCalls::kPatience),
+               std::chrono::milliseconds{0}) {
   AddMethod("/grpc.health.v1.Health/Check",
-            [this, &calls](ServerCall& call) { return calls.Open(call, check_); });
-  AddMethod("/grpc.health.v1.Health/Watch", [this](ServerCall& call) { return OpenWatch(call); });
+            [this, &calls](ServerCall& call, const absl::Cord& request) {
+              return calls.Open(call, request, check_);
+            });
+  AddMethod("/grpc.health.v1.Health/Watch", [this](ServerCall& call, const absl::Cord& request) {
+    return OpenWatch(call, request);
+  });
 }
 
-absl::StatusOr<CallHandler*> HealthService::OpenWatch(ServerCall& call) {
-  absl::StatusOr<StreamSlot> slot = watches_.TakeSlot();
-  if (!slot.ok()) {
+absl::StatusOr<CallHandler*> HealthService::OpenWatch(ServerCall& call, const absl::Cord& request) {
+  std::optional<FairPlaces::Place> place = places_.Take(call.peer());
+  if (!place.has_value()) {
     Report(telemetry_, ServerEvent::kCallRefused);
     return MakeStatusNoThrow(absl::StatusCode::kResourceExhausted,
-                             "health: too many watches are open");
+                             "health: too many watches are open from this address");
   }
-  const auto watch = std::make_shared<Watch>(*this, call, *std::move(slot));
+  if (request.size() > SmallCalls::kMaxQuestionBytes) {
+    return absl::InvalidArgumentError("health: the request is too long");
+  }
+  const absl::StatusOr<std::string> name = AskedFor(FlatMessage().Of(request));
+  if (!name.ok()) return name.status();
+  const auto watch = std::make_shared<Watch>(*this, call, *std::move(place), name->empty());
   if (absl::Status status = watches_.Add(watch); !status.ok()) return status;
-  watch->ReadRequest();
+  watch->Update();
   // The registry keeps it until OnDone(), which comes only after this has returned.
   return watch.get();
 }
@@ -183,13 +177,7 @@ void HealthService::Drain() {
 // Requires the lock.
 void HealthService::Change(bool serving) {
   serving_ = serving;
-  watches_.ForEachOpen([](ServedCall& call) {
-    try {
-      static_cast<Watch&>(call).Update();
-    } catch (const std::bad_alloc&) {
-      call.End(OutOfMemory());
-    }
-  });
+  watches_.ForEachOpen([](ServedCall& call) { static_cast<Watch&>(call).Update(); });
 }
 
 void HealthService::EndWatches() {

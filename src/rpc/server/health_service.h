@@ -11,8 +11,10 @@
 #include <mutex>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
+#include "base/fair_places.h"
 #include "cbt/rpc/telemetry.h"
-#include "rpc/outbound/open_streams.h"
+#include "rpc/server/open_streams.h"
 #include "rpc/server/small_calls.h"
 #include "rpc/transport/server_call.h"
 
@@ -20,11 +22,13 @@ namespace cbt::rpc {
 
 class HealthService final : public Service {
  public:
-  // Most watches open at once: a client that balances load has one per connection.
-  static constexpr size_t kMaxWatches = 256;
+  // Most watches open at once, of which one address can have half: a client that balances load has
+  // one per connection.
+  static constexpr size_t kMaxWatches = 512;
 
-  // SERVING until SetServing() or Drain(). A watch whose client reads nothing for `patience` is
-  // cancelled. Throws std::system_error if the watching thread can't be started.
+  // SERVING until SetServing() or Drain(). A watch whose client reads nothing for `patience`, at
+  // most SmallCalls::kPatience, is cancelled. Throws std::system_error if the watching thread can't
+  // be started.
   HealthService(SmallCalls& calls, std::chrono::milliseconds patience, const Telemetry& telemetry);
 
   OpenStreams::Counts Count() const { return watches_.Count(); }
@@ -39,7 +43,7 @@ class HealthService final : public Service {
 
  private:
   class Watch;
-  absl::StatusOr<CallHandler*> OpenWatch(ServerCall& call);
+  absl::StatusOr<CallHandler*> OpenWatch(ServerCall& call, const absl::Cord& request);
   void Change(bool serving);
 
   const SmallCalls::Answer check_;
@@ -47,6 +51,7 @@ class HealthService final : public Service {
   std::mutex mutex_;  // of changes of the state
   bool drained_ = false;
   std::atomic<bool> serving_ = true;
+  FairPlaces places_;
   // Separate, so that watches take no slot of a stream and no drain waits for them.
   OpenStreams watches_;
 };

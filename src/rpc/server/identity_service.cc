@@ -26,7 +26,9 @@ IdentityService::IdentityService(std::string_view plugin_name, std::string_view 
       capabilities_(Constant(PluginCapabilities())),
       ready_(Constant(PluginReady())) {
   const auto add = [&](const char* path, const SmallCalls::Answer& answer) {
-    AddMethod(path, [&calls, &answer](ServerCall& call) { return calls.Open(call, answer); });
+    AddMethod(path, [&calls, &answer](ServerCall& call, const absl::Cord& request) {
+      return calls.Open(call, request, answer);
+    });
   };
   add(kGetPluginInfo, info_);
   add(kGetPluginCapabilities, capabilities_);

@@ -6,7 +6,7 @@
 
 #include "rpc/contract/server_event.h"
 #include "rpc/contract/status.h"
-#include "rpc/outbound/stream_telemetry.h"
+#include "rpc/server/stream_telemetry.h"
 #include "rpc/transport/flat_message.h"
 
 namespace cbt::rpc {
@@ -21,7 +21,9 @@ MetadataService::MetadataService(const Contract& contract, Admission& admission,
       registry_(registry),
       telemetry_(telemetry) {
   for (const MethodContract* method : {&contract.allocated, &contract.delta}) {
-    AddMethod(method->path, [this, method](ServerCall& call) { return Open(*method, call); });
+    AddMethod(method->path, [this, method](ServerCall& call, const absl::Cord& request) {
+      return Open(*method, call, request);
+    });
   }
 }
 
@@ -30,43 +32,42 @@ MetadataService::~MetadataService() {
   gate_->open = false;
 }
 
-// Takes a place among the calls that wait before the request has arrived.
-absl::StatusOr<CallHandler*> MetadataService::Open(const MethodContract& method, ServerCall& call) {
-  const StreamKind kind{.api = contract_.api, .delta = method.fields.is_delta()};
+// Only decodes and checks the request, and takes a place among the calls that wait for admission.
+absl::StatusOr<CallHandler*> MetadataService::Open(const MethodContract& method, ServerCall& call,
+                                                   const absl::Cord& request) {
+  StreamKind kind{.api = contract_.api, .delta = method.fields.is_delta()};
   const auto refused = [&](absl::Status status) {
     StreamTelemetry(telemetry_, kind).End(status, EndReason::kRefused);
-    Report(telemetry_, ServerEvent::kStreamRefused);
     return status;
   };
   absl::StatusOr<FairPlaces::Place> place = registry_.Enter(call.peer());
-  if (!place.ok()) return refused(place.status());
-  const auto stream = std::make_shared<ServerStream>(
-      call, registry_, *std::move(place), options_, telemetry_, kind,
-      [this, &method](const std::shared_ptr<ServerStream>& opened, const absl::Cord& request) {
-        Begin(method, opened, request);
-      });
-  if (absl::Status status = registry_.Add(stream); !status.ok()) return refused(std::move(status));
-  stream->ReadRequest();
+  if (!place.ok()) {
+    Report(telemetry_, ServerEvent::kStreamRefused);
+    return refused(place.status());
+  }
+  absl::StatusOr<MetadataRequest> decoded = DecodeRequest(method, FlatMessage().Of(request));
+  if (!decoded.ok()) return refused(decoded.status());
+  kind.resumed = decoded->starting_offset > 0;
+  if (absl::Status status = CheckRequest(method, *decoded); !status.ok()) return refused(status);
+  const auto stream = std::make_shared<ServerStream>(call, registry_, *std::move(place), options_,
+                                                     telemetry_, kind);
+  if (absl::Status status = registry_.Add(stream); !status.ok()) {
+    stream->Refuse(status);
+    Report(telemetry_, ServerEvent::kStreamRefused);
+    return status;
+  }
+  try {
+    Admit(*std::move(decoded), stream);
+  } catch (const std::bad_alloc&) {
+    stream->EndOutOfMemory();
+  }
   // The registry keeps it until OnDone(), which comes only after this has returned.
   return stream.get();
 }
 
-// Runs on the transport's threads: only decodes and checks the request.
-void MetadataService::Begin(const MethodContract& method,
-                            const std::shared_ptr<ServerStream>& stream,
-                            const absl::Cord& request) {
-  absl::StatusOr<MetadataRequest> decoded = DecodeRequest(method, FlatMessage().Of(request));
-  stream->Asked(decoded.ok() && decoded->starting_offset > 0);
-  const auto refuse = [&stream](const absl::Status& status) {
-    stream->NoteReason(EndReason::kRefused);
-    stream->End(status);
-  };
-  if (!decoded.ok()) return refuse(decoded.status());
-  if (absl::Status status = CheckRequest(method, *decoded); !status.ok()) {
-    return refuse(status);
-  }
-  decoded->peer = stream->peer();
-  admission_.Admit(*std::move(decoded),
+void MetadataService::Admit(MetadataRequest request, const std::shared_ptr<ServerStream>& stream) {
+  request.peer = stream->peer();
+  admission_.Admit(std::move(request),
                    [this, gate = gate_, stream](absl::StatusOr<AdmittedRequest> admitted) {
                      try {
                        const std::shared_lock lock(gate->mutex);

@@ -8,13 +8,13 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
-#include "cbt/rpc/server.h"
+#include "cbt/rpc/options.h"
 #include "cbt/rpc/telemetry.h"
 #include "rpc/access/admission.h"
 #include "rpc/contract/contract.h"
-#include "rpc/outbound/open_streams.h"
-#include "rpc/outbound/outbound_feed.h"
-#include "rpc/outbound/server_stream.h"
+#include "rpc/server/open_streams.h"
+#include "rpc/server/outbound_feed.h"
+#include "rpc/server/server_stream.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
@@ -40,9 +40,9 @@ class MetadataService final : public Service {
     bool open = true;
   };
 
-  absl::StatusOr<CallHandler*> Open(const MethodContract& method, ServerCall& call);
-  void Begin(const MethodContract& method, const std::shared_ptr<ServerStream>& stream,
-             const absl::Cord& request);
+  absl::StatusOr<CallHandler*> Open(const MethodContract& method, ServerCall& call,
+                                    const absl::Cord& request);
+  void Admit(MetadataRequest request, const std::shared_ptr<ServerStream>& stream);
 
   const Contract& contract_;
   Admission& admission_;

@@ -14,9 +14,9 @@
 #include "rpc/contract/source_version.h"
 #include "rpc/contract/starting_offset.h"
 #include "rpc/contract/status.h"
-#include "rpc/outbound/message_producer.h"
-#include "rpc/outbound/stream_telemetry.h"
-#include "rpc/outbound/timed_call.h"
+#include "rpc/server/message_producer.h"
+#include "rpc/server/stream_telemetry.h"
+#include "rpc/server/timed_call.h"
 #include "rpc/transport/flat_message.h"
 #include "wire/proto_writer.h"
 
@@ -41,39 +41,31 @@ struct PageContents {
 }  // namespace
 
 // One call. Lives until the transport and the task in the executor have released it. Like a stream,
-// it holds its slot before its request has arrived, and does not wait for the provider when the
-// client has disconnected.
+// it does not wait for the provider when the client has disconnected.
 class PagedService::Page final : public CallHandler,
                                  public TimedCall,
                                  public std::enable_shared_from_this<Page> {
  public:
   // `call` is valid until OnDone(); the registry and the executor must outlive the page's call.
-  Page(std::shared_ptr<const Shared> shared, OpenStreams& registry, Executor& executor,
-       ServerCall& call, StreamSlot slot, const Telemetry& telemetry)
+  Page(std::shared_ptr<const Shared> shared, OpenStreams& registry, ServerCall& call,
+       StreamSlot slot, MetadataRequest request, const Telemetry& telemetry, const StreamKind& kind)
       : TimedCall(call),
         shared_(std::move(shared)),
         registry_(registry),
-        executor_(executor),
+        request_(std::move(request)),
         deadline_(call.deadline()),
         slot_(std::move(slot)),
-        telemetry_(telemetry) {}
+        watch_(telemetry, kind) {
+    watch_.Admitted();  // the contract has no access control
+  }
 
-  // Call once, after the registry holds the page.
-  void ReadRequest() noexcept { call_.StartRead(); }
+  // The registry does not take the page, and nothing else will be called.
+  void Refuse(const absl::Status& status) noexcept { watch_.End(status, EndReason::kRefused); }
 
-  void OnReadDone(bool ok, absl::Cord message) override {
-    {
-      const std::lock_guard lock(mutex_);
-      clock_.Requested();
-    }
-    NoteRequest();
+  // Call once, after the registry holds the page; the executor must outlive the page's task.
+  void Start(Executor& executor) {
     try {
-      const absl::Status status = ok ? Decode(message) : RequestMissing();
-      if (!status.ok()) {
-        NoteReason(EndReason::kRefused);
-        return End(status);
-      }
-      executor_.Schedule([self = shared_from_this()] { self->Run(); });
+      executor.Schedule([self = shared_from_this()] { self->Run(); });
     } catch (const std::bad_alloc&) {
       End(OutOfMemory());
     }
@@ -99,23 +91,6 @@ class PagedService::Page final : public CallHandler,
  private:
   bool Ending() const override { return answered_; }
 
-  absl::Status Decode(const absl::Cord& message) {
-    absl::StatusOr<MetadataRequest> decoded =
-        DecodeRequest(kListSnapshotDeltas, FlatMessage().Of(message));
-    const std::lock_guard lock(mutex_);
-    if (answered_) return absl::CancelledError();
-    watch_.emplace(telemetry_,
-                   StreamKind{.api = Api::kPaged,
-                              .delta = decoded.ok() && decoded->base_snapshot_id.has_value(),
-                              .resumed = decoded.ok() && !decoded->page_token.empty()});
-    if (!decoded.ok()) return decoded.status();
-    if (absl::Status status = CheckRequest(kListSnapshotDeltas, *decoded); !status.ok()) {
-      return status;
-    }
-    request_ = *std::move(decoded);
-    return absl::OkStatus();
-  }
-
   void Run() {
     absl::Cord message;
     absl::Status status = Make(message);
@@ -129,10 +104,9 @@ class PagedService::Page final : public CallHandler,
       if (answered_) return;
       answered_ = true;
       clock_.HandOver();
-      if (!watch_.has_value()) watch_.emplace(telemetry_, StreamKind{.api = Api::kPaged});
       if (status.ok()) status = AddVersion();
-      if (status.ok()) watch_->Message(tuples_, reported_, message.size());
-      watch_->End(status, reason());
+      if (status.ok()) watch_.Message(tuples_, reported_, message.size());
+      watch_.End(status, reason());
     }
     if (status.ok()) {
       call_.WriteAndFinish(std::move(message));
@@ -238,18 +212,16 @@ class PagedService::Page final : public CallHandler,
 
   const std::shared_ptr<const Shared> shared_;
   OpenStreams& registry_;
-  Executor& executor_;
   MetadataRequest request_;
   const std::optional<std::chrono::system_clock::time_point> deadline_;
   const StreamSlot slot_;
-  const Telemetry telemetry_;
   std::stop_source stop_;
   std::string version_;
   bool of_place_ = false;  // MetadataSource::may_change_unseen
   uint64_t tuples_ = 0;
   uint64_t reported_ = 0;
-  bool answered_ = false;                 // the transport has the answer, or is about to get it
-  std::optional<StreamTelemetry> watch_;  // from the request on
+  bool answered_ = false;  // the transport has the answer, or is about to get it
+  StreamTelemetry watch_;
 };
 
 PagedService::PagedService(SnapshotProvider& provider, PageTokens tokens,
@@ -260,21 +232,37 @@ PagedService::PagedService(SnapshotProvider& provider, PageTokens tokens,
       executor_(executor),
       telemetry_(telemetry) {
   static_assert(kChangedBlocksField == 3, "what EncodeTuples() writes");
-  AddMethod(kListSnapshotDeltas.path, [this](ServerCall& call) { return Open(call); });
+  AddMethod(kListSnapshotDeltas.path,
+            [this](ServerCall& call, const absl::Cord& request) { return Open(call, request); });
 }
 
-absl::StatusOr<CallHandler*> PagedService::Open(ServerCall& call) {
+absl::StatusOr<CallHandler*> PagedService::Open(ServerCall& call, const absl::Cord& request) {
+  StreamKind kind{.api = Api::kPaged};
   const auto refused = [&](absl::Status status) {
-    StreamTelemetry(telemetry_, {.api = Api::kPaged}).End(status, EndReason::kRefused);
-    Report(telemetry_, ServerEvent::kStreamRefused);
+    StreamTelemetry(telemetry_, kind).End(status, EndReason::kRefused);
     return status;
   };
   absl::StatusOr<StreamSlot> slot = registry_.TakeSlot();
-  if (!slot.ok()) return refused(slot.status());
-  const auto page =
-      std::make_shared<Page>(shared_, registry_, executor_, call, *std::move(slot), telemetry_);
-  if (absl::Status status = registry_.Add(page); !status.ok()) return refused(std::move(status));
-  page->ReadRequest();
+  if (!slot.ok()) {
+    Report(telemetry_, ServerEvent::kStreamRefused);
+    return refused(slot.status());
+  }
+  absl::StatusOr<MetadataRequest> decoded =
+      DecodeRequest(kListSnapshotDeltas, FlatMessage().Of(request));
+  if (!decoded.ok()) return refused(decoded.status());
+  kind.delta = decoded->base_snapshot_id.has_value();
+  kind.resumed = !decoded->page_token.empty();
+  if (absl::Status status = CheckRequest(kListSnapshotDeltas, *decoded); !status.ok()) {
+    return refused(status);
+  }
+  const auto page = std::make_shared<Page>(shared_, registry_, call, *std::move(slot),
+                                           *std::move(decoded), telemetry_, kind);
+  if (absl::Status status = registry_.Add(page); !status.ok()) {
+    page->Refuse(status);
+    Report(telemetry_, ServerEvent::kStreamRefused);
+    return status;
+  }
+  page->Start(executor_);
   // The registry keeps it until OnDone(), which comes only after this has returned.
   return page.get();
 }

@@ -5,14 +5,15 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "cbt/executor.h"
 #include "cbt/provider.h"
-#include "cbt/rpc/server.h"
+#include "cbt/rpc/options.h"
 #include "cbt/rpc/telemetry.h"
 #include "rpc/access/admission.h"
 #include "rpc/contract/contract.h"
 #include "rpc/contract/page_token.h"
-#include "rpc/outbound/open_streams.h"
+#include "rpc/server/open_streams.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
@@ -26,7 +27,7 @@ class PagedService final : public Service {
  private:
   class Page;
 
-  absl::StatusOr<CallHandler*> Open(ServerCall& call);
+  absl::StatusOr<CallHandler*> Open(ServerCall& call, const absl::Cord& request);
 
   // State shared by pages; a provider's call, and with it a page, may outlive the service.
   struct Shared {

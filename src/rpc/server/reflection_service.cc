@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/cord.h"
@@ -125,12 +126,10 @@ std::vector<std::string_view> Descriptors::BySymbol(std::string_view symbol) con
 class ReflectionService::Call final : public CallHandler, public ServedCall {
  public:
   // `call` is valid until OnDone(); the service must outlive this.
-  Call(ReflectionService& service, ServerCall& call, StreamSlot slot)
-      : service_(service), slot_(std::move(slot)), call_(call) {}
+  Call(ReflectionService& service, ServerCall& call, FairPlaces::Place place)
+      : service_(service), place_(std::move(place)), call_(call) {}
 
-  // Call once, after the registry holds the call.
-  void Start() noexcept { call_.StartRead(); }
-
+  // Of the first message too, once the registry holds the call.
   void OnReadDone(bool ok, absl::Cord message) override {
     if (!ok) {
       Close(absl::OkStatus());
@@ -221,7 +220,7 @@ class ReflectionService::Call final : public CallHandler, public ServedCall {
   }
 
   ReflectionService& service_;
-  const StreamSlot slot_;
+  const FairPlaces::Place place_;
   ServerCall& call_;
   std::mutex mutex_;
   Clock::time_point since_ = Clock::now();  // when the last step was taken
@@ -232,25 +231,29 @@ class ReflectionService::Call final : public CallHandler, public ServedCall {
 
 ReflectionService::ReflectionService(std::vector<std::string> services,
                                      std::chrono::milliseconds patience)
-    : services_(std::move(services)), calls_(kMaxCalls, patience, std::chrono::milliseconds{0}) {
+    : services_(std::move(services)),
+      places_(kMaxCalls),
+      calls_(kMaxCalls, patience, std::chrono::milliseconds{0}) {
   for (const char* common : {"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
                              "grpc.reflection.v1alpha.ServerReflection"}) {
     services_.emplace_back(common);
   }
-  const auto open = [this](ServerCall& call) { return Open(call); };
+  const auto open = [this](ServerCall& call, absl::Cord request) {
+    return Open(call, std::move(request));
+  };
   AddMethod("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", open);
   AddMethod("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", open);
 }
 
-absl::StatusOr<CallHandler*> ReflectionService::Open(ServerCall& call) {
-  absl::StatusOr<StreamSlot> slot = calls_.TakeSlot();
-  if (!slot.ok()) {
+absl::StatusOr<CallHandler*> ReflectionService::Open(ServerCall& call, absl::Cord request) {
+  std::optional<FairPlaces::Place> place = places_.Take(call.peer());
+  if (!place.has_value()) {
     return MakeStatusNoThrow(absl::StatusCode::kResourceExhausted,
-                             "reflection: too many calls are open");
+                             "reflection: too many calls are open from this address");
   }
-  const auto opened = std::make_shared<Call>(*this, call, *std::move(slot));
+  const auto opened = std::make_shared<Call>(*this, call, *std::move(place));
   if (absl::Status status = calls_.Add(opened); !status.ok()) return status;
-  opened->Start();
+  opened->OnReadDone(true, std::move(request));
   // The registry keeps it until OnDone(), which comes only after this has returned.
   return opened.get();
 }

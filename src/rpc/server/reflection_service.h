@@ -15,8 +15,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
 #include "cbt/units.h"
-#include "rpc/outbound/open_streams.h"
+#include "rpc/server/open_streams.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
@@ -48,8 +49,8 @@ class ReflectionService final : public Service {
  public:
   // Names of files and symbols are far shorter.
   static constexpr size_t kMaxQuestionBytes = 4 * kKiB;
-  // Most calls open at once. Tools make one and end it.
-  static constexpr size_t kMaxCalls = 64;
+  // Most calls open at once, of which one address can have half. Tools make one and end it.
+  static constexpr size_t kMaxCalls = 128;
 
   // `services`: names of the other services; health and reflection are added. A call whose client
   // neither sends nor reads anything for `patience` is ended. Throws std::system_error if the
@@ -58,11 +59,12 @@ class ReflectionService final : public Service {
 
  private:
   class Call;
-  absl::StatusOr<CallHandler*> Open(ServerCall& call);
+  absl::StatusOr<CallHandler*> Open(ServerCall& call, absl::Cord request);
   std::string Answer(std::span<const uint8_t> request) const;
 
   const Descriptors descriptors_;
   std::vector<std::string> services_;
+  FairPlaces places_;
   // Separate, so that these calls take no slot of a stream and no drain waits for them.
   OpenStreams calls_;
 };

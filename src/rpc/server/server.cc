@@ -5,35 +5,22 @@
 #include <system_error>
 #include <utility>
 
-#include "rpc/contract/server_event.h"
 #include "rpc/contract/status.h"
-#include "rpc/server/provider_services.h"
 #include "rpc/server/service_host.h"
+#include "rpc/server/services.h"
 
 namespace cbt::rpc {
 namespace {
 
 using std::chrono::milliseconds;
 
-ServerOptions With(ServerOptions options, const Telemetry& telemetry) {
-  options.telemetry = telemetry;
-  return options;
-}
-
-absl::Status CheckOptions(const ServerOptions& options) {
-  if (absl::Status status = CheckServiceOptions(options); !status.ok()) return status;
-  return CheckConnectionOptions(options.connection);
-}
-
 }  // namespace
 
 class Server::Impl {
  public:
-  Impl(SnapshotProvider& provider, const ServerOptions& options)
-      : telemetry_(options.telemetry),
-        host_(options.stream, telemetry_.get()),
-        services_(provider, With(options, telemetry_.get()), host_.registry(),
-                  host_.small_calls()) {}
+  Impl(SnapshotProvider& provider, const ServiceOptions& options)
+      : host_(options),
+        services_(host_.Limited(options), provider, host_.registry(), host_.small_calls()) {}
 
   // Calls refer to the services, which are destroyed first.
   ~Impl() { host_.Shutdown(milliseconds{0}); }
@@ -41,8 +28,7 @@ class Server::Impl {
   Impl& operator=(const Impl&) = delete;
 
   absl::Status Listen(const ServerOptions& options) {
-    return host_.Listen(options.listen, options.tls, options.connection, options.stream.max_streams,
-                        services_.services());
+    return host_.Listen(options.listen, options.tls, options.connection, services_.services());
   }
 
   ServiceHost& host() noexcept { return host_; }
@@ -50,15 +36,16 @@ class Server::Impl {
  private:
   // In order of dependency: the executor's last tasks hold streams, which refer to the host's
   // registry.
-  const LimitedTelemetry telemetry_;
   ServiceHost host_;
-  ProviderServices services_;
+  ServiceSet services_;
 };
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(SnapshotProvider& provider,
                                                       const ServerOptions& options) try {
-  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
-  auto impl = std::make_unique<Impl>(provider, options);
+  const ServiceOptions service = WithDefaults(options.service, Api::kCsi, true);
+  if (absl::Status status = CheckServiceOptions(service); !status.ok()) return status;
+  if (absl::Status status = CheckConnectionOptions(options.connection); !status.ok()) return status;
+  auto impl = std::make_unique<Impl>(provider, service);
   if (absl::Status status = impl->Listen(options); !status.ok()) return status;
   return std::unique_ptr<Server>(new Server(std::move(impl)));
 } catch (const std::system_error&) {

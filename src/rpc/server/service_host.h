@@ -3,19 +3,24 @@
 #define CBT_RPC_SERVER_SERVICE_HOST_H_
 
 #include <chrono>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "cbt/rpc/server.h"
+#include "cbt/rpc/options.h"
+#include "cbt/rpc/service_options.h"
 #include "cbt/rpc/telemetry.h"
-#include "rpc/outbound/open_streams.h"
+#include "net/loop_threads.h"
+#include "net/tls_context.h"
+#include "rpc/contract/server_event.h"
+#include "rpc/http2/server.h"
 #include "rpc/server/health_service.h"
-#include "rpc/server/listener.h"
+#include "rpc/server/open_streams.h"
 #include "rpc/server/small_calls.h"
-#include "rpc/transport/http2/loop_threads.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
@@ -26,19 +31,24 @@ absl::Status CheckConnectionOptions(const ConnectionOptions& connection);
 
 class ServiceHost {
  public:
-  ServiceHost(const StreamOptions& options, const Telemetry& telemetry);
-  ~ServiceHost() = default;
+  // `options` are those of the services.
+  explicit ServiceHost(const ServiceOptions& options);
+  ~ServiceHost() { Shutdown(std::chrono::milliseconds{0}); }
   ServiceHost(const ServiceHost&) = delete;
   ServiceHost& operator=(const ServiceHost&) = delete;
 
   OpenStreams& registry() noexcept { return registry_; }
   SmallCalls& small_calls() noexcept { return small_calls_; }
+  // `options` with a limited log.
+  ServiceOptions Limited(ServiceOptions options) const;
 
   // Listens and serves `services`, which must live until Shutdown() has returned. `loops`: see
-  // http2::Server. Call once.
+  // http2::Server. Call once. Errors: INVALID_ARGUMENT for an address or TLS options that can't be
+  // used, FAILED_PRECONDITION if the address is in use, UNAVAILABLE if listening fails, errors of
+  // reading a file. Throws std::system_error if no thread can be started.
   absl::Status Listen(const std::string& address, const TlsOptions& tls,
-                      const ConnectionOptions& connection, size_t max_streams,
-                      const std::vector<Service*>& services, http2::LoopThreads* loops = nullptr);
+                      const ConnectionOptions& connection, const std::vector<Service*>& services,
+                      net::LoopThreads* loops = nullptr);
 
   int port() const noexcept { return port_; }
   const std::string& address() const noexcept { return text_; }
@@ -50,17 +60,27 @@ class ServiceHost {
   void Shutdown(std::chrono::milliseconds grace);
 
  private:
-  void ReportState(const http2::Server& server) const;
+  void ReportState() const;
+  void CheckClientCa();
+  void Look();
 
+  const LimitedTelemetry limited_;
   const Telemetry telemetry_;
-  const std::chrono::milliseconds stall_timeout_;
+  const StreamOptions stream_;
   OpenStreams registry_;
   SmallCalls small_calls_;
   HealthService health_;
   int port_ = 0;
   std::string text_;
-  std::unique_ptr<Listener> listener_;
+  std::unique_ptr<net::ServerTls> tls_;    // null without TLS
+  std::unique_ptr<http2::Server> server_;  // null before Listen() and after Shutdown()
   std::mutex shutdown_mutex_;
+
+  // Reports the state and looks at the client CA, about once a second.
+  std::mutex look_mutex_;
+  std::condition_variable closed_;
+  bool closing_ = false;
+  std::thread looker_;
 };
 
 }  // namespace cbt::rpc

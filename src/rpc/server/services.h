@@ -9,15 +9,12 @@
 #include "absl/status/status.h"
 #include "cbt/executor.h"
 #include "cbt/provider.h"
-#include "cbt/rpc/access.h"
 #include "cbt/rpc/api.h"
-#include "cbt/rpc/server.h"
-#include "cbt/rpc/session_store.h"
-#include "cbt/rpc/telemetry.h"
+#include "cbt/rpc/service_options.h"
 #include "rpc/access/admission.h"
-#include "rpc/outbound/open_streams.h"
 #include "rpc/server/identity_service.h"
 #include "rpc/server/metadata_service.h"
+#include "rpc/server/open_streams.h"
 #include "rpc/server/paged_service.h"
 #include "rpc/server/reflection_service.h"
 #include "rpc/server/small_calls.h"
@@ -25,35 +22,30 @@
 
 namespace cbt::rpc {
 
-// INVALID_ARGUMENT for no contract, a duplicate, and one whose requirements are missing.
-absl::Status CheckApis(const std::vector<Api>& apis, const AccessControl& access,
-                       const SessionStore* sessions);
+// `options` with everything set: the contracts of the host, and whether its other services are
+// served that are not asked for.
+ServiceOptions WithDefaults(ServiceOptions options, Api api, bool others);
 
-// The options of servers and relays that concern services.
-struct ServicePlan {
-  std::vector<Api> apis;  // valid by CheckApis()
-  AccessControl access;
-  bool base_is_handle = true;
-  SessionStore* sessions = nullptr;
-  std::string page_token_key;
-  bool identity = true;  // of a plugin; sidecars have none
-  std::string plugin_name;
-  std::string vendor_version;
-  StreamOptions stream;
-  bool reflection = true;
-  Telemetry telemetry;
-};
+// INVALID_ARGUMENT that names the option that is out of range: also for no contract, a duplicate,
+// and one whose requirements are missing. `options` have everything set.
+absl::Status CheckServiceOptions(const ServiceOptions& options);
 
+// One for each contract, and the common ones but health, without a transport.
 class ServiceSet {
  public:
-  // `feeds` creates the feeds of streams; `pages` answers the paged contract, on `executor`. All
-  // references must outlive the set.
-  ServiceSet(const ServicePlan& plan, const FeedFactory& feeds, SnapshotProvider& pages,
-             OpenStreams& registry, SmallCalls& small_calls, Executor& executor);
+  // `options` have everything set, and are valid. `provider` answers streams, unless there are
+  // `feeds` for them, and the paged contract. `registry` and `small_calls` have the same options.
+  // All references outlive the set and its calls. Throws std::system_error if threads can't be
+  // started.
+  ServiceSet(const ServiceOptions& options, SnapshotProvider& provider, OpenStreams& registry,
+             SmallCalls& small_calls, FeedFactory feeds = {});
 
   const std::vector<Service*>& services() const noexcept { return services_; }
 
  private:
+  FeedFactory ProviderFeeds(SnapshotProvider& provider, const StreamOptions& stream);
+
+  ThreadPool executor_;  // first: the services use it
   std::vector<std::unique_ptr<Admission>> admissions_;
   std::vector<std::unique_ptr<MetadataService>> metadata_;
   std::unique_ptr<PagedService> paged_;

@@ -3,13 +3,14 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "rpc/contract/server_event.h"
 #include "rpc/contract/status.h"
-#include "rpc/outbound/timed_call.h"
+#include "rpc/server/timed_call.h"
 #include "rpc/transport/flat_message.h"
 
 namespace cbt::rpc {
@@ -17,15 +18,13 @@ namespace cbt::rpc {
 class SmallCalls::Call final : public CallHandler, public TimedCall {
  public:
   // `call` is valid until OnDone().
-  Call(OpenStreams& calls, const Answer& answer, ServerCall& call, StreamSlot slot)
-      : TimedCall(call), calls_(calls), answer_(answer), slot_(std::move(slot)) {}
+  Call(OpenStreams& calls, ServerCall& call, FairPlaces::Place place)
+      : TimedCall(call), calls_(calls), place_(std::move(place)) {}
 
   // Call once, after the registry holds the call.
-  void ReadRequest() noexcept { call_.StartRead(); }
-
-  void OnReadDone(bool ok, absl::Cord message) override {
+  void Serve(const Answer& answer, const absl::Cord& request) {
     try {
-      Reply(ok ? Make(message) : RequestMissing());
+      Reply(Make(answer, request));
     } catch (const std::bad_alloc&) {
       Reply(OutOfMemory());
     }
@@ -41,14 +40,14 @@ class SmallCalls::Call final : public CallHandler, public TimedCall {
  private:
   bool Ending() const override { return replied_; }
 
-  absl::StatusOr<absl::Cord> Make(const absl::Cord& message) {
-    if (message.size() > kMaxQuestionBytes) {
-      return absl::InvalidArgumentError(absl::StrCat("the request has ", message.size(),
+  static absl::StatusOr<absl::Cord> Make(const Answer& answer, const absl::Cord& request) {
+    if (request.size() > kMaxQuestionBytes) {
+      return absl::InvalidArgumentError(absl::StrCat("the request has ", request.size(),
                                                      " bytes; the limit is ", kMaxQuestionBytes));
     }
-    absl::StatusOr<std::string> answer = answer_(FlatMessage().Of(message));
-    if (!answer.ok()) return answer.status();
-    return absl::Cord(*std::move(answer));
+    absl::StatusOr<std::string> bytes = answer(FlatMessage().Of(request));
+    if (!bytes.ok()) return bytes.status();
+    return absl::Cord(*std::move(bytes));
   }
 
   // Ends the call, once.
@@ -64,21 +63,21 @@ class SmallCalls::Call final : public CallHandler, public TimedCall {
   }
 
   OpenStreams& calls_;
-  const Answer& answer_;
-  const StreamSlot slot_;
+  const FairPlaces::Place place_;
   bool replied_ = false;
 };
 
-absl::StatusOr<CallHandler*> SmallCalls::Open(ServerCall& call, const Answer& answer) {
-  absl::StatusOr<StreamSlot> slot = calls_.TakeSlot();
-  if (!slot.ok()) {
+absl::StatusOr<CallHandler*> SmallCalls::Open(ServerCall& call, const absl::Cord& request,
+                                              const Answer& answer) {
+  std::optional<FairPlaces::Place> place = places_.Take(call.peer());
+  if (!place.has_value()) {
     Report(telemetry_, ServerEvent::kCallRefused);
     return MakeStatusNoThrow(absl::StatusCode::kResourceExhausted,
-                             "too many calls of this kind are open");
+                             "too many calls of this kind are open from this address");
   }
-  const auto opened = std::make_shared<Call>(calls_, answer, call, *std::move(slot));
+  const auto opened = std::make_shared<Call>(calls_, call, *std::move(place));
   if (absl::Status status = calls_.Add(opened); !status.ok()) return status;
-  opened->ReadRequest();
+  opened->Serve(answer, request);
   // The registry keeps it until OnDone(), which comes only after this has returned.
   return opened.get();
 }

@@ -1,8 +1,9 @@
-// Cheap unary calls without a token, for identity and health: their number is limited, and so is
-// the time that they wait for their request.
+// Cheap unary calls without a token, for identity and health: their number is limited and shared
+// fairly by addresses, and so is the time that a client may take for the answer.
 #ifndef CBT_RPC_SERVER_SMALL_CALLS_H_
 #define CBT_RPC_SERVER_SMALL_CALLS_H_
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -11,9 +12,11 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/cord.h"
+#include "base/fair_places.h"
 #include "cbt/rpc/telemetry.h"
 #include "cbt/units.h"
-#include "rpc/outbound/open_streams.h"
+#include "rpc/server/open_streams.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
@@ -21,25 +24,33 @@ namespace cbt::rpc {
 class SmallCalls {
  public:
   static constexpr size_t kMaxQuestionBytes = 4 * kKiB;
-  // Most calls open at once; further ones get RESOURCE_EXHAUSTED.
-  static constexpr size_t kMaxCalls = 256;
+  // Most calls open at once, of which one address can have half; further ones get
+  // RESOURCE_EXHAUSTED.
+  static constexpr size_t kMaxCalls = 512;
+  // A client that wants such an answer reads it within this time.
+  static constexpr std::chrono::seconds kPatience{10};
 
   // Called on the transport's threads with an encoded request; returns the encoded answer.
   using Answer = std::function<absl::StatusOr<std::string>(std::span<const uint8_t> request)>;
 
-  // A call whose client reads nothing for `patience` is cancelled. Throws std::system_error if the
-  // watching thread can't be started.
+  // A call whose client reads nothing for `patience`, at most kPatience, is cancelled. Throws
+  // std::system_error if the watching thread can't be started.
   SmallCalls(std::chrono::milliseconds patience, const Telemetry& telemetry)
-      : calls_(kMaxCalls, patience, std::chrono::milliseconds{0}), telemetry_(telemetry) {}
+      : places_(kMaxCalls),
+        calls_(kMaxCalls, std::min<std::chrono::milliseconds>(patience, kPatience),
+               std::chrono::milliseconds{0}),
+        telemetry_(telemetry) {}
 
   OpenStreams::Counts Count() const { return calls_.Count(); }
 
-  // Opens a call, see OpenCall. `answer` must outlive it.
-  absl::StatusOr<CallHandler*> Open(ServerCall& call, const Answer& answer);
+  // Opens a call, see OpenCall.
+  absl::StatusOr<CallHandler*> Open(ServerCall& call, const absl::Cord& request,
+                                    const Answer& answer);
 
  private:
   class Call;
 
+  FairPlaces places_;
   // Separate, so that these calls take no slot of a stream and no drain waits for them.
   OpenStreams calls_;
   const Telemetry telemetry_;

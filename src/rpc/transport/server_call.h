@@ -23,9 +23,9 @@ class CallHandler {
  public:
   virtual ~CallHandler() = default;
 
-  // StartRead() has completed. `ok`: `message` is the next request message; otherwise the client
-  // has sent its last one, or the call is over.
-  virtual void OnReadDone(bool ok, absl::Cord message) = 0;
+  // StartRead() has completed. `ok`: `message` is the next message after the request; otherwise the
+  // client has sent its last one, or the call is over.
+  virtual void OnReadDone(bool /*ok*/, absl::Cord /*message*/) {}
 
   // Write() has completed: the transport has passed the message on and accepts the next one. `ok`
   // is false if the call is over.
@@ -55,7 +55,7 @@ class ServerCall {
   // Call it while the call is opened. Throws std::bad_alloc.
   virtual std::string peer() const { return {}; }
 
-  // Reads the next request message; ends with OnReadDone(). At most one read at a time.
+  // Reads the next message of the client; ends with OnReadDone(). At most one read at a time.
   virtual void StartRead() noexcept = 0;
 
   // Metadata: initial before the first Write() or Finish(), trailing before Finish(). Keys are
@@ -87,11 +87,13 @@ class ServerCall {
   ~ServerCall() = default;
 };
 
-// Opens a call: returns its handler, which must live until OnDone(), or the status that ends it.
-// Called on the transport's threads, when the request's first message or end has arrived, or
-// before; must not block. Events come only after it has returned. std::bad_alloc ends the call with
+// Opens a call once its request, the client's first message, has arrived whole: returns its
+// handler, which must live until OnDone(), or the status that ends it. Until then the service knows
+// nothing of the call; the transport limits the number, the memory and the time of half requests,
+// and refuses a call without a request. Called on the transport's threads; must not block. It may
+// use `call`, but events come only after it has returned. std::bad_alloc ends the call with
 // RESOURCE_EXHAUSTED.
-using OpenCall = std::function<absl::StatusOr<CallHandler*>(ServerCall& call)>;
+using OpenCall = std::function<absl::StatusOr<CallHandler*>(ServerCall& call, absl::Cord request)>;
 
 // Methods by path.
 class Service {
@@ -110,7 +112,7 @@ class Service {
 
  protected:
   // Call before the service is given to a transport. For unary and streaming methods alike: the
-  // handler decides how many messages to read and write.
+  // handler decides how many further messages to read, and how many to write.
   void AddMethod(std::string path, OpenCall open) {
     methods_.push_back({std::move(path), std::move(open)});
   }

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cbt/source/nbd_extents.h"
+#include "cbt/bridge/nbd_extents.h"
 #include "cbt/transform.h"
 #include "source/nbd/nbd_connection.h"
 

@@ -1,9 +1,5 @@
 #include "source/nbd/nbd_connection.h"
 
-#ifdef CBT_HAVE_LIBNBD
-#include <libnbd.h>
-#endif
-
 #include <algorithm>
 #include <cerrno>
 #include <utility>
@@ -12,6 +8,9 @@
 #include "base/absl_view.h"
 #include "base/errno_text.h"
 #include "source/input/time_limit.h"
+#ifdef CBT_HAVE_LIBNBD
+#include "source/nbd/libnbd.h"
+#endif
 
 namespace cbt {
 
@@ -76,15 +75,16 @@ NbdConnection::NbdConnection(nbd_handle* handle, const NbdExportOptions& options
 
 NbdConnection::~NbdConnection() {
   // Disconnects as the protocol requires, without waiting for the reply.
-  if (!given_up_ && nbd_aio_is_negotiating(handle_) == 1) nbd_aio_opt_abort(handle_);
-  if (!given_up_ && nbd_aio_is_ready(handle_) == 1) nbd_aio_disconnect(handle_, 0);
-  nbd_close(handle_);
+  if (!given_up_ && Nbd().aio_is_negotiating(handle_) == 1) Nbd().aio_opt_abort(handle_);
+  if (!given_up_ && Nbd().aio_is_ready(handle_) == 1) Nbd().aio_disconnect(handle_, 0);
+  Nbd().close(handle_);
 }
 
 absl::StatusOr<std::unique_ptr<NbdConnection>> NbdConnection::Connect(
     const std::string& uri, const NbdExportOptions& options) {
   if (absl::Status status = CheckAddress(uri, options); !status.ok()) return status;
-  nbd_handle* const handle = nbd_create();
+  if (absl::Status status = LoadLibNbd(); !status.ok()) return status;
+  nbd_handle* const handle = Nbd().create();
   if (handle == nullptr) return absl::ResourceExhaustedError("nbd: no handle");
   std::unique_ptr<NbdConnection> connection(new NbdConnection(handle, options));
   if (absl::Status status = connection->Configure(uri, options); !status.ok()) return status;
@@ -93,11 +93,11 @@ absl::StatusOr<std::unique_ptr<NbdConnection>> NbdConnection::Connect(
 }
 
 absl::Status NbdConnection::Configure(const std::string& uri, const NbdExportOptions& options) {
-  if (nbd_supports_uri(handle_) != 1) {
+  if (Nbd().supports_uri(handle_) != 1) {
     return absl::UnimplementedError("nbd: libnbd was built without URIs");
   }
   const bool tls = StartsWith(uri, "nbds");
-  if (tls && nbd_supports_tls(handle_) != 1) {
+  if (tls && Nbd().supports_tls(handle_) != 1) {
     return absl::UnimplementedError("nbd: libnbd was built without TLS");
   }
   const auto set = [](const std::string& value, auto setter, nbd_handle* handle) {
@@ -105,14 +105,14 @@ absl::Status NbdConnection::Configure(const std::string& uri, const NbdExportOpt
   };
   // Option mode: the export's name and the contexts are set after connecting. Requests are aligned
   // here, whatever a server's odd export size implies.
-  const uint32_t strict = nbd_get_strict_mode(handle_) & ~uint32_t{LIBNBD_STRICT_ALIGN};
-  if (nbd_set_opt_mode(handle_, true) != 0 || nbd_set_strict_mode(handle_, strict) != 0 ||
-      nbd_set_uri_allow_transports(handle_,
-                                   LIBNBD_ALLOW_TRANSPORT_TCP | LIBNBD_ALLOW_TRANSPORT_UNIX) != 0 ||
-      nbd_set_uri_allow_local_file(handle_, false) != 0 ||
-      set(options.tls_certificates, nbd_set_tls_certificates, handle_) != 0 ||
-      set(options.tls_psk_file, nbd_set_tls_psk_file, handle_) != 0 ||
-      set(options.tls_username, nbd_set_tls_username, handle_) != 0) {
+  const uint32_t strict = Nbd().get_strict_mode(handle_) & ~uint32_t{LIBNBD_STRICT_ALIGN};
+  if (Nbd().set_opt_mode(handle_, true) != 0 || Nbd().set_strict_mode(handle_, strict) != 0 ||
+      Nbd().set_uri_allow_transports(
+          handle_, LIBNBD_ALLOW_TRANSPORT_TCP | LIBNBD_ALLOW_TRANSPORT_UNIX) != 0 ||
+      Nbd().set_uri_allow_local_file(handle_, false) != 0 ||
+      set(options.tls_certificates, Nbd().set_tls_certificates, handle_) != 0 ||
+      set(options.tls_psk_file, Nbd().set_tls_psk_file, handle_) != 0 ||
+      set(options.tls_username, Nbd().set_tls_username, handle_) != 0) {
     return LibraryError("configure");
   }
   return absl::OkStatus();
@@ -120,21 +120,22 @@ absl::Status NbdConnection::Configure(const std::string& uri, const NbdExportOpt
 
 absl::Status NbdConnection::Negotiate(const std::string& uri, const NbdExportOptions& options) {
   const Deadline deadline = FromNow();
-  if (nbd_aio_connect_uri(handle_, uri.c_str()) != 0) {
-    const int error = nbd_get_errno();
+  if (Nbd().aio_connect_uri(handle_, uri.c_str()) != 0) {
+    const int error = Nbd().get_errno();
     absl::Status status = LibraryError("connect");
     if (error == EINVAL) return absl::InvalidArgumentError(status.message());
     return status;
   }
-  while (nbd_aio_is_connecting(handle_) == 1) {
+  while (Nbd().aio_is_connecting(handle_) == 1) {
     if (absl::Status status = PollOnce(deadline, "connect"); !status.ok()) return status;
   }
   if (!usable()) return Broken("connect", "the server ended the connection");
-  if (nbd_get_structured_replies_negotiated(handle_) != 1 || nbd_aio_is_negotiating(handle_) != 1) {
+  if (Nbd().get_structured_replies_negotiated(handle_) != 1 ||
+      Nbd().aio_is_negotiating(handle_) != 1) {
     return absl::FailedPreconditionError(absl::StrCat(
         label_, ": the server does not support block status: it has no structured replies"));
   }
-  if (options.export_name && nbd_set_export_name(handle_, options.export_name->c_str()) != 0) {
+  if (options.export_name && Nbd().set_export_name(handle_, options.export_name->c_str()) != 0) {
     return absl::InvalidArgumentError(LibraryError("set the export's name").message());
   }
   return absl::OkStatus();
@@ -142,7 +143,7 @@ absl::Status NbdConnection::Negotiate(const std::string& uri, const NbdExportOpt
 
 absl::Status NbdConnection::WaitForOption(std::string_view doing) {
   const Deadline deadline = FromNow();
-  while (!outcome_.done && nbd_aio_is_connecting(handle_) == 1) {
+  while (!outcome_.done && Nbd().aio_is_connecting(handle_) == 1) {
     if (absl::Status status = PollOnce(deadline, doing); !status.ok()) return status;
   }
   if (!usable()) return Broken(doing, "the server ended the connection");
@@ -177,7 +178,7 @@ int TakeName(void* user_data, const char* name) noexcept {
 
 absl::StatusOr<uint64_t> NbdConnection::QuerySize() {
   outcome_ = {};
-  if (nbd_aio_opt_info(handle_, {TakeOutcome, &outcome_, nullptr}) != 0) {
+  if (Nbd().aio_opt_info(handle_, {TakeOutcome, &outcome_, nullptr}) != 0) {
     return LibraryError("ask for the export");
   }
   if (absl::Status status = WaitForOption("ask for the export"); !status.ok()) return status;
@@ -185,7 +186,7 @@ absl::StatusOr<uint64_t> NbdConnection::QuerySize() {
 }
 
 absl::StatusOr<uint64_t> NbdConnection::Size() const {
-  const int64_t size = nbd_get_size(handle_);
+  const int64_t size = Nbd().get_size(handle_);
   // Some versions of libnbd return sizes over int64 as negative numbers.
   if (size == -1) return LibraryError("ask for the size");
   if (size < 0) {
@@ -196,15 +197,15 @@ absl::StatusOr<uint64_t> NbdConnection::Size() const {
 
 uint64_t NbdConnection::MinimumBlock() const {
   // The protocol allows up to 64 KiB; other values are ignored.
-  const int64_t block = nbd_get_block_size(handle_, LIBNBD_SIZE_MINIMUM);
+  const int64_t block = Nbd().get_block_size(handle_, LIBNBD_SIZE_MINIMUM);
   return block > 0 && block <= 65536 ? static_cast<uint64_t>(block) : 1;
 }
 
 absl::StatusOr<std::vector<std::string>> NbdConnection::ListContexts() {
   names_.clear();
   outcome_ = {};
-  if (nbd_aio_opt_list_meta_context(handle_, {TakeName, &names_, nullptr},
-                                    {TakeOutcome, &outcome_, nullptr}) != 0) {
+  if (Nbd().aio_opt_list_meta_context(handle_, {TakeName, &names_, nullptr},
+                                      {TakeOutcome, &outcome_, nullptr}) != 0) {
     return LibraryError("list contexts");
   }
   const absl::Status status = WaitForOption("list contexts");
@@ -216,13 +217,14 @@ absl::StatusOr<std::vector<std::string>> NbdConnection::ListContexts() {
 
 absl::Status NbdConnection::Start(const std::string& context) {
   outcome_ = {};
-  if (nbd_add_meta_context(handle_, context.c_str()) != 0 ||
-      nbd_aio_opt_go(handle_, {TakeOutcome, &outcome_, nullptr}) != 0) {
+  if (Nbd().add_meta_context(handle_, context.c_str()) != 0 ||
+      Nbd().aio_opt_go(handle_, {TakeOutcome, &outcome_, nullptr}) != 0) {
     return LibraryError("open the export");
   }
   if (absl::Status status = WaitForOption("open the export"); !status.ok()) return status;
-  if (nbd_aio_is_ready(handle_) != 1) return Broken("open the export", "it does not become ready");
-  if (nbd_can_meta_context(handle_, context.c_str()) != 1) {
+  if (Nbd().aio_is_ready(handle_) != 1)
+    return Broken("open the export", "it does not become ready");
+  if (Nbd().can_meta_context(handle_, context.c_str()) != 1) {
     return absl::NotFoundError(absl::StrCat(label_, ": the server has no context ", context));
   }
   return absl::OkStatus();
@@ -238,7 +240,7 @@ absl::Status NbdConnection::BlockStatus(uint64_t offset, uint64_t length, NbdExt
     return out == nullptr ? 0 : NbdExtents::CallbackLong(out, context, at, entries, count, error);
   };
   const int64_t cookie =
-      nbd_aio_block_status_64(handle_, length, offset, {take, this, nullptr}, kNoCompletion, 0);
+      Nbd().aio_block_status_64(handle_, length, offset, {take, this, nullptr}, kNoCompletion, 0);
 #else
   const auto take = [](void* user_data, const char* context, uint64_t at, uint32_t* entries,
                        size_t count, int* error) noexcept {
@@ -246,18 +248,18 @@ absl::Status NbdConnection::BlockStatus(uint64_t offset, uint64_t length, NbdExt
     return out == nullptr ? 0 : NbdExtents::Callback(out, context, at, entries, count, error);
   };
   const int64_t cookie =
-      nbd_aio_block_status(handle_, length, offset, {take, this, nullptr}, kNoCompletion, 0);
+      Nbd().aio_block_status(handle_, length, offset, {take, this, nullptr}, kNoCompletion, 0);
 #endif
   const std::string doing = absl::StrCat("block status at offset ", offset);
   absl::Status status;
   if (cookie < 0) status = LibraryError(doing);
   while (status.ok()) {
-    const int completed = nbd_aio_command_completed(handle_, static_cast<uint64_t>(cookie));
+    const int completed = Nbd().aio_command_completed(handle_, static_cast<uint64_t>(cookie));
     if (completed == 1) break;
     if (completed < 0) {
       // The error in the reply is more useful than the refusal of the callback.
       status = extents.Finish().status();
-      if (status.ok() || nbd_get_errno() != EPROTO) status = LibraryError(doing);
+      if (status.ok() || Nbd().get_errno() != EPROTO) status = LibraryError(doing);
       break;
     }
     status = PollOnce(deadline, doing);
@@ -267,7 +269,7 @@ absl::Status NbdConnection::BlockStatus(uint64_t offset, uint64_t length, NbdExt
 }
 
 bool NbdConnection::usable() const {
-  return !given_up_ && nbd_aio_is_dead(handle_) != 1 && nbd_aio_is_closed(handle_) != 1;
+  return !given_up_ && Nbd().aio_is_dead(handle_) != 1 && Nbd().aio_is_closed(handle_) != 1;
 }
 
 absl::Status NbdConnection::PollOnce(Deadline deadline, std::string_view doing) {
@@ -283,13 +285,13 @@ absl::Status NbdConnection::PollOnce(Deadline deadline, std::string_view doing) 
   }
   const auto wait = std::min<int64_t>(left.count(), WaitingStep(stop_).count());
   // 0 means a timeout; the next call checks the deadline.
-  if (nbd_poll(handle_, static_cast<int>(wait)) < 0) return LibraryError(doing);
+  if (Nbd().poll(handle_, static_cast<int>(wait)) < 0) return LibraryError(doing);
   return absl::OkStatus();
 }
 
 absl::Status NbdConnection::LibraryError(std::string_view doing) const {
-  const char* const text = nbd_get_error();
-  const int error = nbd_get_errno();
+  const char* const text = Nbd().get_error();
+  const int error = Nbd().get_errno();
   const std::string message =
       absl::StrCat(label_, ": ", AbslView(doing), ": ",
                    Printable(text == nullptr ? "unknown error" : text, kMaxMessage));

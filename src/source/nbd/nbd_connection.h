@@ -12,8 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cbt/bridge/nbd_extents.h"
 #include "cbt/source/nbd.h"
-#include "cbt/source/nbd_extents.h"
 
 struct nbd_handle;
 

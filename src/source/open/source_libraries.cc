@@ -11,9 +11,6 @@
 #if CBT_HAVE_RAPIDJSON
 #include "rapidjson/rapidjson.h"
 #endif
-#if CBT_HAVE_LIBNBD
-#include <libnbd.h>
-#endif
 #if CBT_HAVE_LIBEXT2FS
 #include <ext2fs/ext2_fs.h>
 #include <ext2fs/ext2fs.h>
@@ -34,10 +31,8 @@ std::vector<std::string> SourceLibraries() {
   names.push_back(absl::StrCat("rapidjson-", RAPIDJSON_VERSION_STRING));
 #endif
 #if CBT_HAVE_LIBNBD
-  nbd_handle* const handle = nbd_create();
-  const char* const version = handle == nullptr ? nullptr : nbd_get_version(handle);
-  names.push_back(absl::StrCat("libnbd-", version == nullptr ? "unknown" : version));
-  nbd_close(handle);
+  // Loaded when it is needed, which is not here.
+  names.emplace_back("libnbd.so.0");
 #endif
 #if CBT_HAVE_LIBEXT2FS
   const char* ext_version = nullptr;

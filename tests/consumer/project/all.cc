@@ -10,7 +10,7 @@ int main() {
   if (!provider.ok()) return 1;
   cbt::rpc::ServerOptions options;
   options.listen = "127.0.0.1:0";
-  options.plugin_name = "block.example.com";
+  options.service.plugin_name = "block.example.com";
   auto server = cbt::rpc::Server::Start(**provider, options);
   if (!server.ok()) {
     std::fprintf(stderr, "%s\n", server.status().ToString().c_str());

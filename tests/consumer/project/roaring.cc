@@ -1,5 +1,5 @@
 // Converts a foreign bitmap to a change map and back, through cbt::roaring.
-#include "cbt/roaring.h"
+#include "cbt/bridge/roaring.h"
 
 #include <cstdint>
 #include <cstdio>

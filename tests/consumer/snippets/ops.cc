@@ -8,12 +8,12 @@ absl::StatusOr<std::unique_ptr<cbt::rpc::Server>> Serve(cbt::SnapshotProvider& p
   // [log]
   auto log = cbt::ops::MakeLog({.level = cbt::rpc::LogLevel::kInfo});
   if (!log.ok()) return log.status();
-  options.telemetry.log = log->get();
+  options.service.telemetry.log = log->get();
   // [/log]
   // [metrics]
   auto metrics = cbt::ops::Metrics::Serve("127.0.0.1:9100");
   if (!metrics.ok()) return metrics.status();
-  options.telemetry.observer = metrics->get();
+  options.service.telemetry.observer = metrics->get();
   // [/metrics]
   return cbt::rpc::Server::Start(provider, options);
 }

@@ -1,7 +1,7 @@
 // Snippets that need cbt::roaring.
 
 // [add]
-#include "cbt/roaring.h"
+#include "cbt/bridge/roaring.h"
 
 #include "cbt/units.h"
 

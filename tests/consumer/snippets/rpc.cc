@@ -6,7 +6,8 @@
 absl::Status Serve(cbt::SnapshotProvider& provider, void (*wait_for_signal)()) {
   // [server]
   auto server = cbt::rpc::Server::Start(
-      provider, {.listen = "unix:///csi/csi.sock", .plugin_name = "block.example.com"});
+      provider,
+      {.listen = "unix:///csi/csi.sock", .service = {.plugin_name = "block.example.com"}});
   if (!server.ok()) return server.status();
   wait_for_signal();
   (*server)->Shutdown();
@@ -22,9 +23,9 @@ absl::Status Relay() {
   cbt::rpc::RelayOptions options;
   options.listen = "0.0.0.0:50051";
   options.plugin = "unix:///csi/csi.sock";
-  options.access.authenticator = tokens->get();
-  options.access.authorizer = tokens->get();
-  options.access.resolver = names.get();
+  options.service.access.authenticator = tokens->get();
+  options.service.access.authorizer = tokens->get();
+  options.service.access.resolver = names.get();
   auto relay = cbt::rpc::Relay::Start(options);
   // [/relay]
   return relay.status();
@@ -34,7 +35,7 @@ void AskASidecar(cbt::rpc::ListRequest& request, const std::string& token) {
   // [sidecar]
   request.api = cbt::rpc::Api::kKubernetes;
   request.name_space = "prod";
-  request.token = token;                          // never logged
+  request.token = cbt::Secret(token);
   request.snapshot_id = "tuesday";                // a name
   request.base_snapshot_id = "handle-of-monday";  // a handle
   // [/sidecar]

@@ -4,12 +4,12 @@
 #include <string>
 #include <utility>
 
+#include "cbt/bridge/nbd_extents.h"
+#include "cbt/bridge/rbd_live.h"
 #include "cbt/source/btrfs_send.h"
 #include "cbt/source/file_extents.h"
-#include "cbt/source/nbd_extents.h"
 #include "cbt/source/open.h"
 #include "cbt/source/qcow2.h"
-#include "cbt/source/rbd_live.h"
 #include "cbt/units.h"
 
 using rbd_image_t = void*;

@@ -32,7 +32,6 @@ def copy(source, target, length):
         length -= len(piece)
 
 
-# [save]
 def save(image, found, backup):
     """Copies ranges of a snapshot into a backup, and returns the number of their bytes."""
     with open(image, "rb") as source, open(backup, "xb") as target:
@@ -41,10 +40,8 @@ def save(image, found, backup):
             target.write(RECORD.pack(offset, length))
             copy(source, target, length)
     return sum(length for _, length in found)
-# [/save]
 
 
-# [restore]
 def restore(backups, size, image):
     """Writes backups over each other: the full one first, then each incremental one."""
     with open(image, "xb") as target:
@@ -55,4 +52,3 @@ def restore(backups, size, image):
                     offset, length = RECORD.unpack(header)
                     target.seek(offset)
                     copy(source, target, length)
-# [/restore]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A volume of `cbt driver` is backed up while it is in use, and restored. Usage:
+"""A volume of `cbt-driver driver` is backed up while it is in use, and restored. Usage:
 
     demo.py CBT NBDKIT_PLUGIN [--without-devices]
 
@@ -79,7 +79,6 @@ class Demo:
         self.uses = []
         self.killed = ""
 
-    # [volume]
     def create(self, name):
         capability = self.messages.VolumeCapability(
             block=self.messages.VolumeCapability.BlockVolume(),
@@ -88,7 +87,6 @@ class Demo:
             name=name, capacity_range=self.messages.CapacityRange(required_bytes=CAPACITY),
             volume_capabilities=[capability])
         return made.volume.volume_id
-    # [/volume]
 
     def use(self, volume, name, seed):
         folder = os.path.join(self.folder, name)
@@ -209,11 +207,9 @@ class Demo:
                 f"\n      meanwhile the volume took {used.steps - steps} writes, and the "
                 "repeated call made the snapshot")
         writes = used.steps - before
-        # [delta]
         read = self.driver.bytes_read()
         found = backup.ranges(self.cbt, self.driver.address, target, base)
         read = self.driver.bytes_read() - read
-        # [/delta]
         if read > MOST_READ:
             raise AssertionError(f"for a delta the driver has read {read} bytes")
         image = self.driver.snapshot_file(volume, target)
@@ -224,10 +220,8 @@ class Demo:
         # Not part of a backup: is the delta right? This does read both snapshots.
         run(self.cbt, "verify", self.driver.snapshot_file(volume, base), image, "--quiet",
             "--service", self.driver.address, "--base", base, "--snapshot", target)
-        # [next]
         # The next delta begins here; the snapshot before is not needed any more.
         self.driver.client.DeleteSnapshot(snapshot_id=base)
-        # [/next]
         return target, kept
 
     def into_new_volume(self, image, kept):
@@ -318,7 +312,7 @@ def main():
     os.environ["PATH"] += ":/usr/sbin:/sbin"
     for program in ("nbdkit", "protoc", "qemu-io", "nbdcopy"):
         if shutil.which(program) is None:
-            sys.exit(f"demo: {program} is missing: run cmake/install-packages.sh demo-driver")
+            sys.exit(f"demo: {program} is missing: run `make deps DEPS=demo-driver`")
     # Signals end the demo like an error does.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))

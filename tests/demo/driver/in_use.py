@@ -1,4 +1,4 @@
-"""Volumes in use: a file system that `cbt driver` mounts, or, where a machine has no devices for
+"""Volumes in use: a file system that `cbt-driver driver` mounts, or, where a machine has no devices for
 it, the bare blocks over NBD. Both are written to in the background, and know what must be in a
 snapshot: what was complete before it was taken, and did not change until it was there."""
 
@@ -14,10 +14,10 @@ BLOCK = 4096
 
 
 class Driver:
-    """`cbt driver`, once it is started. `make_client` makes a CSI client from an address."""
+    """`cbt-driver driver`, once it is started. `make_client` makes a CSI client from an address."""
 
     def __init__(self, cbt, plugin, folder, make_client):
-        self.command = [cbt, "driver", "--endpoint", f"unix://{folder}/csi.sock", "--state-dir",
+        self.command = [os.path.join(os.path.dirname(cbt), "cbt-driver"), "driver", "--endpoint", f"unix://{folder}/csi.sock", "--state-dir",
                         f"{folder}/state", "--node-id", "demo", "--nbdkit-plugin", plugin]
         self.address = f"unix://{folder}/csi.sock"
         self.volumes = f"{folder}/state/volumes"
@@ -135,14 +135,12 @@ class MountedVolume(InUse):
             mount=self.messages.VolumeCapability.MountVolume(fs_type="ext4"),
             access_mode=self.messages.VolumeCapability.AccessMode(mode="SINGLE_NODE_WRITER"))
 
-    # [attach]
     def attach(self):
         client = self.driver.client
         client.NodeStageVolume(volume_id=self.volume, staging_target_path=self.staging,
                                volume_capability=self.capability())
         client.NodePublishVolume(volume_id=self.volume, staging_target_path=self.staging,
                                  target_path=self.target, volume_capability=self.capability())
-    # [/attach]
 
     def detach(self):
         client = self.driver.client

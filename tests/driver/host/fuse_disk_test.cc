@@ -1,5 +1,5 @@
 // A disk that waits for its server and for its host, with a real nbdkit and the kernel's FUSE.
-#include "driver/host/fuse_disk.h"
+#include "programs/driver/host/fuse_disk.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -21,11 +21,11 @@
 #include <vector>
 
 #include "base/file_io.h"
-#include "driver/host/host_message.h"
-#include "support/child_process.h"
-#include "support/files.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "programs/driver/host/host_message.h"
+#include "tests/support/child_process.h"
+#include "tests/support/files.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::driver {
 namespace fuse_disk_test {
@@ -189,8 +189,8 @@ TEST_F(FuseDiskTest, NAAnotherProcessGoesOnWhereAKilledOneWas) {
   OwnedDescriptor file = Open();
   ASSERT_TRUE(file.has_value());
   Write(file, 0, 1);
-  // Without a server, the process reads requests that it can't answer.
-  server_.reset();
+  // The process passes requests on, and gets no answer.
+  server_->Signal(SIGSTOP);
   std::vector<std::thread> writers;
   for (uint64_t block = 1; block <= 6; ++block) {
     writers.emplace_back([&file, block] { Write(file, block, static_cast<uint8_t>(block)); });
@@ -198,8 +198,9 @@ TEST_F(FuseDiskTest, NAAnotherProcessGoesOnWhereAKilledOneWas) {
   std::this_thread::sleep_for(200ms);
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
+  server_.reset();
   Serve();
-  auto adopted = FuseDisk::Adopt(std::move(message.descriptor), session, socket_);
+  auto adopted = FuseDisk::Adopt(message.descriptor, session, socket_);
   if (!session.resends) {
     // What was read is lost, so the writers must fail.
     EXPECT_EQ(adopted.status().code(), absl::StatusCode::kFailedPrecondition);
@@ -228,7 +229,29 @@ TEST_F(FuseDiskTest, NAAStoppedOneHasAnsweredWhatItRead) {
   std::this_thread::sleep_for(50ms);
   // Then any kernel will do.
   session.resends = false;
-  ASSERT_OK_AND_ASSIGN(disk, FuseDisk::Adopt(std::move(kept), session, socket_));
+  ASSERT_OK_AND_ASSIGN(disk, FuseDisk::Adopt(kept, session, socket_));
+  writer.join();
+  EXPECT_EQ(fsync(file.number()), 0);
+  EXPECT_EQ(InImage(5), 9);
+}
+
+// So SIGTERM loses nothing on any kernel while there is no server.
+TEST_F(FuseDiskTest, NAWithoutAServerRequestsAreLeftToTheKernel) {
+  ASSERT_OK_AND_ASSIGN(auto disk, FuseDisk::Mount(directory_, socket_, kSize, false));
+  ASSERT_OK_AND_ASSIGN(OwnedDescriptor kept, disk->Duplicate());
+  const OwnedDescriptor file = Open();
+  ASSERT_TRUE(file.has_value());
+  Write(file, 1, 1);
+  server_.reset();
+  std::thread writer([&] { Write(file, 5, 9); });
+  std::this_thread::sleep_for(200ms);
+  disk->Stop();
+  FuseSession session = disk->session();
+  EXPECT_TRUE(session.clean);
+  disk.reset();
+  session.resends = false;
+  Serve();
+  ASSERT_OK_AND_ASSIGN(disk, FuseDisk::Adopt(kept, session, socket_));
   writer.join();
   EXPECT_EQ(fsync(file.number()), 0);
   EXPECT_EQ(InImage(5), 9);
@@ -239,19 +262,22 @@ TEST_F(FuseDiskTest, NAOneThatLeftRequestsUnansweredIsNotClean) {
   ASSERT_OK_AND_ASSIGN(OwnedDescriptor kept, disk->Duplicate());
   const OwnedDescriptor file = Open();
   ASSERT_TRUE(file.has_value());
-  server_.reset();
+  // A server has it when it ends.
+  Write(file, 1, 1);
+  server_->Signal(SIGSTOP);
   const std::vector<uint8_t> bytes(kBlock, 3);
   ssize_t result = 0;
   std::thread writer([&] { result = pwrite(file.number(), bytes.data(), kBlock, 0); });
-  std::this_thread::sleep_for(100ms);
+  std::this_thread::sleep_for(200ms);
+  server_.reset();
   disk->Stop();
   FuseSession session = disk->session();
   EXPECT_FALSE(session.clean);
   disk.reset();
   session.resends = false;
-  EXPECT_EQ(FuseDisk::Adopt(std::move(kept), session, socket_).status().code(),
+  EXPECT_EQ(FuseDisk::Adopt(kept, session, socket_).status().code(),
             absl::StatusCode::kFailedPrecondition);
-  // The connection is closed.
+  kept = {};
   writer.join();
   EXPECT_EQ(result, -1);
 }

@@ -1,4 +1,4 @@
-#include "driver/state/store.h"
+#include "programs/driver/state/store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,14 +17,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/manifest_bytes.h"
 #include "cbt/extent.h"
 #include "cbt/units.h"
-#include "driver/state/clone_attempts.h"
-#include "map/folder/manifest_bytes.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
-#include "volume/snapshot_reader.h"
-#include "volume/tracked_volume.h"
+#include "programs/driver/state/clone_attempts.h"
+#include "programs/volume/snapshot_reader.h"
+#include "programs/volume/tracked_volume.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::driver {
 namespace store_test {

@@ -28,7 +28,7 @@
 #include <cstring>
 #include <ctime>
 
-#include "faults/shim/calls.h"
+#include "tests/faults/shim/calls.h"
 
 namespace cbt::test {
 namespace {

@@ -19,7 +19,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "faults/shim/calls.h"
+#include "tests/faults/shim/calls.h"
 
 namespace cbt::test {
 namespace {

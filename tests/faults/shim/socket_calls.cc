@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "faults/shim/calls.h"
+#include "tests/faults/shim/calls.h"
 
 namespace cbt::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "faults/support/crash_disk.h"
+#include "tests/faults/support/crash_disk.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "faults/support/disk_recorder.h"
+#include "tests/faults/support/disk_recorder.h"
 
 namespace cbt::test {
 

@@ -1,4 +1,4 @@
-#include "faults/support/disk_recorder.h"
+#include "tests/faults/support/disk_recorder.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 #include <map>
 #include <utility>
 
-#include "faults/shim/calls.h"
+#include "tests/faults/shim/calls.h"
 
 namespace cbt::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "faults/support/failing_memory.h"
+#include "tests/faults/support/failing_memory.h"
 
 #include <gtest/gtest.h>
 #include <malloc.h>

@@ -9,9 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/kube/client.h"
 #include "cbt/kube/status.h"
-#include "kube/support/scripted_server.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
+#include "tests/kube/support/scripted_server.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
 
 namespace cbt::kube {
 namespace client_faults_test {

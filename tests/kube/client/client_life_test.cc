@@ -15,8 +15,8 @@
 #include "cbt/kube/client.h"
 #include "cbt/kube/reviews.h"
 #include "cbt/kube/status.h"
-#include "kube/support/scripted_server.h"
-#include "support/status.h"
+#include "tests/kube/support/scripted_server.h"
+#include "tests/support/status.h"
 
 namespace cbt::kube {
 namespace client_life_test {

@@ -20,9 +20,9 @@
 #include "cbt/kube/core_objects.h"
 #include "cbt/kube/reviews.h"
 #include "cbt/kube/status.h"
-#include "kube/support/scripted_server.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/kube/support/scripted_server.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::kube {
 namespace client_test {

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "kube/client/answer.h"
+#include "kube/client/endpoint.h"
 #include "kube/client/line_splitter.h"
 #include "kube/client/token_bucket.h"
-#include "kube/config/endpoint.h"
 #include "kube/object/percent.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::kube {
 namespace parts_test {

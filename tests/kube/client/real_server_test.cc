@@ -14,8 +14,8 @@
 #include "cbt/kube/reviews.h"
 #include "cbt/kube/snapshots.h"
 #include "cbt/kube/status.h"
-#include "kube/support/control_plane.h"
-#include "support/status.h"
+#include "tests/kube/support/control_plane.h"
+#include "tests/support/status.h"
 
 namespace cbt::kube {
 namespace real_server_test {

@@ -14,9 +14,9 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/kube/client.h"
 #include "cbt/kube/status.h"
-#include "kube/support/scripted_server.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/kube/support/scripted_server.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::kube {
 namespace stream_test {

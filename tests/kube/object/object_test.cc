@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::kube {
 namespace object_test {

@@ -9,7 +9,7 @@
 #include "cbt/kube/core_objects.h"
 #include "cbt/kube/reviews.h"
 #include "cbt/kube/snapshots.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::kube {
 namespace objects_test {

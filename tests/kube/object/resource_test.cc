@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::kube {
 namespace resource_test {

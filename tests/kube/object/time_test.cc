@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::kube {
 namespace time_test {

@@ -1,4 +1,4 @@
-#include "kube/support/api_call.h"
+#include "tests/kube/support/api_call.h"
 
 #include <curl/curl.h>
 

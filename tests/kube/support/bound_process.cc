@@ -1,4 +1,4 @@
-#include "kube/support/bound_process.h"
+#include "tests/kube/support/bound_process.h"
 
 #include <fcntl.h>
 #include <signal.h>

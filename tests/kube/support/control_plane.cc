@@ -1,4 +1,4 @@
-#include "kube/support/control_plane.h"
+#include "tests/kube/support/control_plane.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -22,7 +22,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "support/files.h"
+#include "tests/support/files.h"
 
 extern char** environ;
 

@@ -20,10 +20,10 @@
 #include <string>
 #include <vector>
 
-#include "kube/support/api_call.h"
-#include "kube/support/bound_process.h"
-#include "rpc/transport/http2/certificates.h"
-#include "support/temp_dir.h"
+#include "tests/kube/support/api_call.h"
+#include "tests/kube/support/bound_process.h"
+#include "tests/net/certificates.h"
+#include "tests/support/temp_dir.h"
 
 // First line of a test (or of SetUp()) that needs it.
 #define CBT_NEED_CONTROL_PLANE()                                                                \

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kube/support/control_plane.h"
+#include "tests/kube/support/control_plane.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "kube/support/control_plane.h"
+#include "tests/kube/support/control_plane.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -11,8 +11,8 @@
 #include <string>
 #include <thread>
 
-#include "support/files.h"
-#include "support/temp_dir.h"
+#include "tests/support/files.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 namespace control_plane_test {

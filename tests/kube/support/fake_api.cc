@@ -1,4 +1,4 @@
-#include "kube/support/fake_api.h"
+#include "tests/kube/support/fake_api.h"
 
 #include <netinet/in.h>
 #include <poll.h>

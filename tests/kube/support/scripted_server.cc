@@ -1,4 +1,4 @@
-#include "kube/support/scripted_server.h"
+#include "tests/kube/support/scripted_server.h"
 
 #include <netinet/in.h>
 #include <openssl/err.h>

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "cbt/kube/config.h"
-#include "rpc/transport/http2/certificates.h"
+#include "tests/net/certificates.h"
 
 namespace cbt::test {
 

@@ -1,4 +1,4 @@
-#include "kube/support/sidecar_world.h"
+#include "tests/kube/support/sidecar_world.h"
 
 #include <atomic>
 #include <stdexcept>
@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/kube/config.h"
 #include "cbt/kube/object.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace {
@@ -44,7 +44,7 @@ SidecarWorld::SidecarWorld(ControlPlane& plane, SnapshotProvider& provider,
   dir_.Write("tls.key", identity.key);
   rpc::ServerOptions options;
   options.listen = "unix://" + (dir_ / "csi.sock");
-  options.plugin_name = driver_;
+  options.service.plugin_name = driver_;
   plugin_ = ValueOf(rpc::Server::Start(provider, options));
   StartSidecar("127.0.0.1:0");
   plane_.Apply(absl::StrCat(
@@ -65,7 +65,7 @@ void SidecarWorld::StartSidecar(const std::string& listen) {
   options.relay.listen = listen;
   options.relay.plugin = "unix://" + (dir_ / "csi.sock");
   options.relay.tls = server_tls();
-  options.relay.stream.total_time = stream_time_;
+  options.relay.service.stream.total_time = stream_time_;
   options.cluster =
       ValueOf(kube::LoadDefaultConfig(plane_.TokenKubeconfig(plane_.Token(name_, "sidecar"))));
   sidecar_ = ValueOf(kube::sidecar::Sidecar::Start(std::move(options)));

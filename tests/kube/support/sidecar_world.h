@@ -12,10 +12,10 @@
 #include "cbt/provider.h"
 #include "cbt/rpc/options.h"
 #include "cbt/rpc/server.h"
-#include "kube/sidecar/sidecar.h"
-#include "kube/support/control_plane.h"
-#include "rpc/transport/http2/certificates.h"
-#include "support/temp_dir.h"
+#include "programs/sidecar/sidecar.h"
+#include "tests/kube/support/control_plane.h"
+#include "tests/net/certificates.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 

@@ -19,8 +19,8 @@
 #include "cbt/kube/client.h"
 #include "cbt/kube/config.h"
 #include "cbt/kube/watch.h"
-#include "kube/support/fake_api.h"
-#include "support/status.h"
+#include "tests/kube/support/fake_api.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 

@@ -10,7 +10,7 @@
 #include "cbt/kube/client.h"
 #include "cbt/kube/config.h"
 #include "cbt/kube/leader_election.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 int main(int argc, char** argv) {
   if (argc != 5) return 2;

@@ -13,12 +13,12 @@
 #include "cbt/kube/client.h"
 #include "cbt/kube/config.h"
 #include "cbt/kube/core_objects.h"
-#include "kube/support/bound_process.h"
-#include "kube/support/control_plane.h"
-#include "kube/watch/cache_probe.h"
-#include "support/files.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/kube/support/bound_process.h"
+#include "tests/kube/support/control_plane.h"
+#include "tests/kube/watch/cache_probe.h"
+#include "tests/support/files.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 namespace leader_election_live_test {

@@ -19,9 +19,9 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/kube/client.h"
 #include "cbt/kube/object.h"
-#include "kube/support/fake_api.h"
-#include "kube/watch/cache_probe.h"
-#include "support/status.h"
+#include "tests/kube/support/fake_api.h"
+#include "tests/kube/watch/cache_probe.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace leader_election_test {

@@ -8,7 +8,7 @@
 #include "cbt/kube/core_objects.h"
 #include "cbt/kube/object.h"
 #include "cbt/kube/time.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::kube {
 namespace lease_record_test {

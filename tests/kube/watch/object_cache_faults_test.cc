@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "cbt/kube/watch.h"
-#include "kube/support/fake_api.h"
-#include "kube/watch/cache_probe.h"
-#include "support/status.h"
+#include "tests/kube/support/fake_api.h"
+#include "tests/kube/watch/cache_probe.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace object_cache_faults_test {

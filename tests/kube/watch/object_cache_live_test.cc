@@ -15,10 +15,10 @@
 #include "cbt/kube/client.h"
 #include "cbt/kube/config.h"
 #include "cbt/kube/watch.h"
-#include "kube/support/control_plane.h"
-#include "kube/support/wire.h"
-#include "kube/watch/cache_probe.h"
-#include "support/status.h"
+#include "tests/kube/support/control_plane.h"
+#include "tests/kube/support/wire.h"
+#include "tests/kube/watch/cache_probe.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace object_cache_live_test {

@@ -17,9 +17,9 @@
 #include <utility>
 
 #include "cbt/kube/watch.h"
-#include "kube/support/fake_api.h"
-#include "kube/watch/cache_probe.h"
-#include "support/status.h"
+#include "tests/kube/support/fake_api.h"
+#include "tests/kube/watch/cache_probe.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace object_cache_model_test {

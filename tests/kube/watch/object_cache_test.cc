@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "cbt/kube/watch.h"
-#include "kube/support/fake_api.h"
-#include "kube/watch/cache_probe.h"
-#include "support/status.h"
+#include "tests/kube/support/fake_api.h"
+#include "tests/kube/watch/cache_probe.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace object_cache_test {
@@ -48,6 +48,8 @@ TEST_F(ObjectCacheTest, ListsAndFollows) {
                                           "updated a/one=3", "added a/three=4", "deleted b/two=2"));
   EXPECT_EQ(ValueIn(*before), "1") << "what was handed out changed";
   EXPECT_OK(cache_->CheckFresh(milliseconds(0)));
+  // An event counts once its handler has returned.
+  ASSERT_TRUE(Eventually([&] { return cache_->state().events >= 3; }));
   const kube::CacheState state = cache_->state();
   EXPECT_TRUE(state.synced);
   EXPECT_FALSE(state.broken_since.has_value());

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "cbt/change_chain.h"
-#include "map/maps.h"
-#include "support/status.h"
+#include "tests/map/maps.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 

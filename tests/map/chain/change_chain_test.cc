@@ -19,13 +19,13 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/change_map_file.h"
 #include "map/chain/chain_manifest.h"
-#include "map/chain/chains.h"
-#include "map/maps.h"
-#include "support/cursors.h"
-#include "support/files.h"
-#include "support/generators.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/map/chain/chains.h"
+#include "tests/map/maps.h"
+#include "tests/support/cursors.h"
+#include "tests/support/files.h"
+#include "tests/support/generators.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace change_chain_test {
@@ -228,7 +228,7 @@ TEST(ChangeChainTest, OneProcessAtATimeChangesIt) {
 }
 
 // A reader keeps cursors while the chain changes underneath.
-TEST(ChangeChainTest, WhatIsOpenStaysAndWhatIsGoneIsAnError) {
+TEST(ChangeChainTest, MGWhatIsOpenStaysAndWhatIsGoneIsAborted) {
   const test::TempDir folder;
   ASSERT_OK_AND_ASSIGN(
       auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"a", kVolume.capacity}, kQuick));

@@ -8,10 +8,10 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "map/maps.h"
-#include "map/tracker/epochs.h"
-#include "support/generators.h"
-#include "support/status.h"
+#include "tests/map/maps.h"
+#include "tests/map/tracker/epochs.h"
+#include "tests/support/generators.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace change_tracker_test {

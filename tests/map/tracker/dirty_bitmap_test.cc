@@ -9,9 +9,9 @@
 #include <memory>
 #include <vector>
 
-#include "map/maps.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
+#include "tests/map/maps.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace dirty_bitmap_test {

@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "cbt/change_tracker.h"
-#include "map/maps.h"
-#include "map/tracker/epochs.h"
-#include "support/child.h"
-#include "support/full_disk.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/map/maps.h"
+#include "tests/map/tracker/epochs.h"
+#include "tests/support/child.h"
+#include "tests/support/full_disk.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace persistent_tracker_test {

@@ -24,13 +24,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cbt/change_tracker.h"
-#include "map/maps.h"
-#include "map/tracker/epochs.h"
-#include "support/child.h"
-#include "support/figures.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/map/maps.h"
+#include "tests/map/tracker/epochs.h"
+#include "tests/support/child.h"
+#include "tests/support/figures.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace tracker_crash_test {

@@ -14,13 +14,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/change_tracker.h"
-#include "map/golden.h"
-#include "map/maps.h"
-#include "map/tracker/epochs.h"
-#include "support/child.h"
-#include "support/figures.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/map/golden.h"
+#include "tests/map/maps.h"
+#include "tests/map/tracker/epochs.h"
+#include "tests/support/child.h"
+#include "tests/support/figures.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace tracker_damage_test {

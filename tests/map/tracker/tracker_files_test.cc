@@ -14,14 +14,14 @@
 #include <utility>
 #include <vector>
 
+#include "base/directory.h"
 #include "cbt/change_map_file.h"
 #include "cbt/units.h"
-#include "map/folder/folder.h"
-#include "map/maps.h"
 #include "map/tracker/region_log.h"
-#include "support/full_disk.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/map/maps.h"
+#include "tests/support/full_disk.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace tracker_files_test {

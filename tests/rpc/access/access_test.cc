@@ -14,8 +14,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/rpc/session_store.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 namespace access_test {

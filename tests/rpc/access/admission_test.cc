@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "rpc/server/services.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace admission_test {
@@ -299,23 +299,27 @@ TEST(Admission, ForeignCodeThatDropsThrowsOrRepeatsItselfIsAnsweredOnce) {
 // A service without access hooks would admit everyone.
 TEST(Admission, AContractIsNotServedWithoutThoseItAsks) {
   Four four;
+  const auto check = [](std::vector<rpc::Api> apis, const rpc::AccessControl& access,
+                        rpc::SessionStore* sessions) {
+    return rpc::CheckServiceOptions(
+        {.apis = std::move(apis), .access = access, .sessions = sessions});
+  };
   for (int missing = 0; missing < 3; ++missing) {
     rpc::AccessControl access = four.Access();
     access.secrets = nullptr;
-    EXPECT_OK(rpc::CheckApis({rpc::Api::kKubernetes}, access, nullptr));
+    EXPECT_OK(check({rpc::Api::kKubernetes}, access, nullptr));
     if (missing == 0) access.authenticator = nullptr;
     if (missing == 1) access.authorizer = nullptr;
     if (missing == 2) access.resolver = nullptr;
-    const absl::Status status =
-        rpc::CheckApis({rpc::Api::kCsi, rpc::Api::kKubernetes}, access, nullptr);
+    const absl::Status status = check({rpc::Api::kCsi, rpc::Api::kKubernetes}, access, nullptr);
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << missing;
     EXPECT_THAT(status.ToString(), HasSubstr("kubernetes needs an authenticator"));
   }
-  EXPECT_THAT(rpc::CheckApis({rpc::Api::kSession}, four.Access(), nullptr).ToString(),
+  EXPECT_THAT(check({rpc::Api::kSession}, four.Access(), nullptr).ToString(),
               HasSubstr("session needs a session store"));
-  EXPECT_OK(rpc::CheckApis({rpc::Api::kSession}, {}, &four));
-  EXPECT_EQ(rpc::CheckApis({}, four.Access(), &four).code(), StatusCode::kInvalidArgument);
-  EXPECT_THAT(rpc::CheckApis({rpc::Api::kCsi, rpc::Api::kCsi}, {}, nullptr).ToString(),
+  EXPECT_OK(check({rpc::Api::kSession}, {}, &four));
+  EXPECT_EQ(check({}, four.Access(), &four).code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(check({rpc::Api::kCsi, rpc::Api::kCsi}, {}, nullptr).ToString(),
               HasSubstr("csi is listed twice"));
 }
 

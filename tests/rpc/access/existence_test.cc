@@ -16,11 +16,11 @@
 #include "cbt/rpc/session_store.h"
 #include "cbt/units.h"
 #include "rpc/contract/contract.h"
-#include "rpc/support/providers.h"
-#include "rpc/support/raw_call.h"
-#include "support/figures.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/rpc/support/providers.h"
+#include "tests/rpc/support/raw_call.h"
+#include "tests/support/figures.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 namespace existence_test {
@@ -57,16 +57,16 @@ class TwoNamespaces {
 
     rpc::ServerOptions server;
     server.listen = "unix://" + (dir_ / "server");
-    server.apis = {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession};
-    server.access = Access();
-    server.sessions = sessions_.get();
+    server.service.apis = {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession};
+    server.service.access = Access();
+    server.service.sessions = sessions_.get();
     server_ = ValueOf(rpc::Server::Start(provider_, server));
     rpc::RelayOptions relay;
     relay.listen = "unix://" + (dir_ / "relay");
     relay.plugin = server.listen;
-    relay.apis = {rpc::Api::kKubernetes, rpc::Api::kSession};
-    relay.access = Access();
-    relay.sessions = sessions_.get();
+    relay.service.apis = {rpc::Api::kKubernetes, rpc::Api::kSession};
+    relay.service.access = Access();
+    relay.service.sessions = sessions_.get();
     relay_ = ValueOf(rpc::Relay::Start(relay));
     channels = {Connect(server_->address()), Connect(relay_->address())};
   }

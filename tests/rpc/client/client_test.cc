@@ -18,12 +18,12 @@
 
 #include "cbt/transform.h"
 #include "cbt/units.h"
-#include "rpc/support/descriptors.h"
-#include "rpc/support/fake_server.h"
-#include "rpc/support/fixture.h"
-#include "rpc/support/list_all.h"
-#include "support/generators.h"
-#include "support/status.h"
+#include "tests/rpc/support/descriptors.h"
+#include "tests/rpc/support/fake_server.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/rpc/support/list_all.h"
+#include "tests/support/generators.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace client_test {
@@ -119,7 +119,7 @@ TEST(Client, SendsWhatItWasAsked) {
   ASSERT_OK(ListAll(request));
   EXPECT_EQ(seen, "none>s -");
   request.base_snapshot_id = "b";
-  request.secrets = {{"user", "root"}};
+  request.secrets.Set("user", "root");
   ASSERT_OK(ListAll(request));
   EXPECT_EQ(seen, "b>s root");
 }
@@ -523,7 +523,7 @@ TEST(Client, E13ResumesThroughAServerThatIsStoppedAndStartedAgain) {
   const TempDir dir;
   rpc::ServerOptions options;
   options.listen = "unix://" + (dir / "s");
-  options.stream.message_bytes = 4096;
+  options.service.stream.message_bytes = 4096;
   for (const bool as_blocks : {false, true}) {
     // Slow enough to be interrupted several times.
     FunctionProvider provider([&](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
@@ -571,7 +571,7 @@ TEST(Client, E13ResumesThroughAServerThatIsStoppedAndStartedAgain) {
 TEST(Client, E19SecretsAreInNoErrorText) {
   const FakeServer server({.messages = {Variable(10, {{9, 9}})}});
   rpc::ListRequest request = RequestTo(server.address());
-  request.secrets = {{"key", "canary"}};
+  request.secrets.Set("key", "canary");
   EXPECT_THAT(ListAll(request).status().ToString(), Not(HasSubstr("canary")));
 }
 

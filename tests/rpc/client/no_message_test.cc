@@ -16,9 +16,9 @@
 #include "cbt/rpc/relay.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/source_version.h"
-#include "rpc/support/fake_server.h"
-#include "rpc/support/sidecar.h"
-#include "support/status.h"
+#include "tests/rpc/support/fake_server.h"
+#include "tests/rpc/support/sidecar.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace no_message_test {

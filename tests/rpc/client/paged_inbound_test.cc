@@ -17,10 +17,10 @@
 
 #include "cbt/rpc/client.h"
 #include "list_snapshot_deltas.pb.h"
-#include "rpc/support/fixture.h"
-#include "rpc/support/list_all.h"
-#include "rpc/support/raw_service.h"
-#include "support/status.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/rpc/support/list_all.h"
+#include "tests/rpc/support/raw_service.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace paged_inbound_test {

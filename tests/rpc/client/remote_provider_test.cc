@@ -13,11 +13,11 @@
 
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
-#include "rpc/support/fake_server.h"
-#include "rpc/support/fault_proxy.h"
-#include "rpc/support/fixture.h"
-#include "rpc/support/list_all.h"
-#include "support/status.h"
+#include "tests/rpc/support/fake_server.h"
+#include "tests/rpc/support/fault_proxy.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/rpc/support/list_all.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace remote_provider_test {
@@ -119,7 +119,7 @@ class Relayed {
     rpc::RelayOptions options;
     options.listen = "unix://" + (dir_ / "relay");
     options.plugin = plugin;
-    options.apis = {rpc::Api::kCsi};
+    options.service.apis = {rpc::Api::kCsi};
     relay_ = ValueOf(rpc::Relay::Start(options));
   }
 
@@ -154,7 +154,7 @@ TEST(RelayOptions, ThatMakeNoSenseAreRefusedByName) {
   rpc::RelayOptions good;
   good.listen = "unix://" + (dir / "relay");
   good.plugin = "unix:///none/socket";
-  good.apis = {rpc::Api::kCsi};
+  good.service.apis = {rpc::Api::kCsi};
   EXPECT_OK(rpc::Relay::Start(good));
   const auto refused = [&good](auto change) {
     rpc::RelayOptions options = good;
@@ -165,13 +165,15 @@ TEST(RelayOptions, ThatMakeNoSenseAreRefusedByName) {
   };
   EXPECT_THAT(refused([](rpc::RelayOptions& options) { options.plugin = "nowhere"; }),
               HasSubstr("plugin: address: 'nowhere'"));
-  EXPECT_THAT(refused([](rpc::RelayOptions& options) { options.stream.threads = 0; }),
+  EXPECT_THAT(refused([](rpc::RelayOptions& options) { options.service.stream.threads = 0; }),
               HasSubstr("threads"));
   EXPECT_THAT(refused([](rpc::RelayOptions& options) {
                 options.connection.keepalive_time = milliseconds(0);
               }),
               HasSubstr("keepalive_time"));
-  EXPECT_THAT(refused([](rpc::RelayOptions& options) { options.apis.clear(); }), HasSubstr("apis"));
+  EXPECT_THAT(
+      refused([](rpc::RelayOptions& options) { options.service.apis = std::vector<rpc::Api>(); }),
+      HasSubstr("apis"));
   EXPECT_THAT(refused([](rpc::RelayOptions& options) { options.listen = "here"; }),
               HasSubstr("'here'"));
   EXPECT_THAT(

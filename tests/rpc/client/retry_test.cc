@@ -12,14 +12,14 @@
 
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/server.h"
-#include "reference/volume.h"
 #include "rpc/client/retry_window.h"
-#include "rpc/support/fake_server.h"
-#include "rpc/support/list_all.h"
-#include "rpc/support/providers.h"
-#include "support/cursors.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/reference/volume.h"
+#include "tests/rpc/support/fake_server.h"
+#include "tests/rpc/support/list_all.h"
+#include "tests/rpc/support/providers.h"
+#include "tests/support/cursors.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace retry_test {

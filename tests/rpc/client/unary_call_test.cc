@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "net/listen_address.h"
 #include "rpc/client/connect.h"
-#include "rpc/support/fake_server.h"
-#include "rpc/transport/listen_address.h"
-#include "support/status.h"
+#include "tests/rpc/support/fake_server.h"
+#include "tests/support/status.h"
 
 namespace cbt::rpc {
 namespace unary_call_test {
@@ -26,7 +26,7 @@ using test::Script;
 absl::StatusOr<std::string> Ask(const Script& script, const std::stop_token& stop = {},
                                 milliseconds timeout = std::chrono::minutes(1)) {
   const FakeServer server(script);
-  const auto channel = test::ValueOf(ConnectForGood(*ParseAddress(server.address()), {}));
+  const auto channel = test::ValueOf(ConnectForGood(*net::ParseAddress(server.address()), {}));
   UnaryCall call(*channel, std::chrono::system_clock::now() + timeout);
   absl::StatusOr<absl::Cord> answer = call.Run(test::kAllocatedPath, "", stop);
   if (!answer.ok()) return answer.status();

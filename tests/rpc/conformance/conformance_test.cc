@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "cbt/units.h"
-#include "rpc/support/fixture.h"
-#include "rpc/support/planted_server.h"
-#include "support/status.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/rpc/support/planted_server.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace conformance_test {
@@ -255,11 +255,11 @@ std::vector<rpc::RuleReport> CheckOurs(rpc::Api api, FunctionProvider::Function 
   FunctionProvider provider(std::move(function));
   rpc::ServerOptions server_options;
   server_options.listen = "unix://" + (dir / "s");
-  server_options.apis = {api};
+  server_options.service.apis = {api};
   const auto server = rpc::Server::Start(provider, server_options);
   EXPECT_OK(server);
   rpc::ConformanceOptions options = OptionsFor(api, (*server)->address());
-  options.request.secrets = secrets;
+  for (const auto& [key, value] : secrets) options.request.secrets.Set(key, value);
   options.call_timeout = std::chrono::seconds(30);
   return Check(options);
 }

@@ -12,12 +12,12 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/rpc/conformance.h"
 #include "cbt/rpc/server.h"
-#include "rpc/support/planted_server.h"
-#include "rpc/support/providers.h"
-#include "rpc/support/raw_planted_server.h"
-#include "rpc/transport/http2/certificates.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/net/certificates.h"
+#include "tests/rpc/support/planted_server.h"
+#include "tests/rpc/support/providers.h"
+#include "tests/rpc/support/raw_planted_server.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 namespace conformance_wire_test {

@@ -16,8 +16,8 @@
 #include "first_revision.pb.h"
 #include "list_snapshot_deltas.pb.h"
 #include "snapshotmetadata.pb.h"
-#include "support/generators.h"
-#include "support/status.h"
+#include "tests/support/generators.h"
+#include "tests/support/status.h"
 
 namespace cbt::rpc {
 namespace contract_test {

@@ -10,8 +10,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "cbt/extent.h"
-#include "support/figures.h"
-#include "support/seeded_random.h"
+#include "tests/support/figures.h"
+#include "tests/support/seeded_random.h"
 
 namespace cbt::rpc {
 namespace page_token_test {

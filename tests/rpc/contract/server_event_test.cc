@@ -1,6 +1,7 @@
 // The log of what strangers can cause: it stays short.
 #include "rpc/contract/server_event.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -8,6 +9,9 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "absl/status/status.h"
+#include "rpc/server/stream_telemetry.h"
 
 namespace cbt::rpc {
 namespace server_event_test {
@@ -18,7 +22,7 @@ LimitedLog::Clock::time_point now;
 
 class Lines final : public LogSink {
  public:
-  bool Wants(LogLevel) const noexcept override { return true; }
+  bool Wants(LogLevel level) const noexcept override { return level != LogLevel::kDebug; }
   void Write(LogLevel, std::string_view event, std::span<const LogField> fields) noexcept override {
     std::string line(event);
     for (const LogField& field : fields) line += " " + std::string(field.key) + "=" + field.value;
@@ -48,6 +52,27 @@ TEST_F(ServerEventLog, ZAFailedHandshakesDoNotFillIt) {
   now += LimitedLog::kInterval * 1000;
   for (int i = 0; i < 100; ++i) Report(telemetry_, ServerEvent::kHandshakeFailed);
   EXPECT_EQ(lines_.lines.size(), size_t{LimitedLog::kBurst} * 2 + 1);
+}
+
+TEST_F(ServerEventLog, ZAStreamsThatWereNotAdmittedDoNotFillIt) {
+  for (int i = 0; i < 1000; ++i) {
+    StreamTelemetry(telemetry_, {}).End(absl::UnauthenticatedError(""), EndReason::kRefused);
+  }
+  EXPECT_EQ(lines_.lines.size(), size_t{LimitedLog::kBurst});
+  now += LimitedLog::kInterval;
+  StreamTelemetry(telemetry_, {}).End(absl::CancelledError(""), EndReason::kClient);
+  ASSERT_EQ(lines_.lines.size(), size_t{LimitedLog::kBurst} + 1);
+  EXPECT_THAT(lines_.lines.back(), testing::HasSubstr("code=CANCELLED"));
+  EXPECT_THAT(lines_.lines.back(), testing::EndsWith(" admitted=false unlogged=990"));
+  // Those of callers who were admitted are all kept.
+  lines_.lines.clear();
+  for (int i = 0; i < 100; ++i) {
+    StreamTelemetry stream(telemetry_, {});
+    stream.Admitted();
+    stream.End(absl::NotFoundError(""), EndReason::kSource);
+  }
+  EXPECT_EQ(lines_.lines.size(), 100U);
+  EXPECT_THAT(lines_.lines.back(), testing::Not(testing::HasSubstr("admitted")));
 }
 
 // One event does not silence another, and records of streams are all kept.

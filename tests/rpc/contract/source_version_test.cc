@@ -19,10 +19,10 @@
 #include "cbt/units.h"
 #include "cbt/wire/digest.h"
 #include "rpc/contract/completeness.h"
-#include "rpc/support/fake_server.h"
-#include "rpc/support/fixture.h"
-#include "rpc/support/sidecar.h"
-#include "support/status.h"
+#include "tests/rpc/support/fake_server.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/rpc/support/sidecar.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace source_version_test {
@@ -109,7 +109,7 @@ class Changing {
         }) {
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir / "s");
-    options.apis = {rpc::Api::kCsi, rpc::Api::kPaged};
+    options.service.apis = {rpc::Api::kCsi, rpc::Api::kPaged};
     server = ValueOf(rpc::Server::Start(provider, options));
   }
 

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "cbt/units.h"
-#include "support/cursors.h"
-#include "support/status.h"
+#include "tests/support/cursors.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace volume_snapshot_delta_test {

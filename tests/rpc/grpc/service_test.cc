@@ -2,7 +2,10 @@
 #include "cbt/grpc/service.h"
 
 #include <gmock/gmock.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/completion_queue.h>
 #include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 #include <grpcpp/support/async_unary_call.h>
@@ -27,10 +30,10 @@
 #include "rpc/contract/status.h"
 #include "rpc/grpc/call.h"
 #include "rpc/grpc/convert.h"
-#include "rpc/support/fixture.h"
-#include "rpc/support/raw_call.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/rpc/support/raw_call.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::rpc {
 namespace service_test {
@@ -44,10 +47,6 @@ class Sender final : public CallHandler {
  public:
   Sender(ServerCall& call, std::vector<absl::Cord> messages, bool hasty)
       : call_(call), messages_(std::move(messages)), hasty_(hasty) {
-    call_.StartRead();
-  }
-  void OnReadDone(bool ok, absl::Cord) override {
-    if (!ok) return call_.Finish(absl::AbortedError("no request"));
     Step();
   }
   void OnWriteDone(bool ok) override {
@@ -71,6 +70,20 @@ class Sender final : public CallHandler {
   std::atomic<bool> finished_ = false;
 };
 
+// Answers the request and every message after it with itself.
+class Echo final : public CallHandler {
+ public:
+  Echo(ServerCall& call, absl::Cord request) : call_(call) { call_.Write(std::move(request)); }
+  void OnReadDone(bool ok, absl::Cord message) override {
+    ok ? call_.Write(std::move(message)) : call_.Finish(absl::OkStatus());
+  }
+  void OnWriteDone(bool) override { call_.StartRead(); }
+  void OnDone() override { delete this; }
+
+ private:
+  ServerCall& call_;
+};
+
 // A message of several pieces of `bytes` each.
 absl::Cord InPieces(size_t pieces, size_t bytes) {
   absl::Cord message;
@@ -89,15 +102,25 @@ std::vector<absl::Cord> Messages() {
 class Services final : public Service {
  public:
   Services() {
-    AddMethod("/s/Forgets",
-              [](ServerCall&) -> absl::StatusOr<CallHandler*> { throw std::bad_alloc(); });
-    AddMethod("/s/Forgets2", [](ServerCall& call) -> absl::StatusOr<CallHandler*> {
+    using Opened = absl::StatusOr<CallHandler*>;
+    AddMethod("/s/Forgets", [](ServerCall&, absl::Cord) -> Opened { throw std::bad_alloc(); });
+    AddMethod("/s/Forgets2", [](ServerCall& call, absl::Cord) -> Opened {
       call.StartRead();
       throw std::bad_alloc();
     });
-    AddMethod("/s/Refuses", [](ServerCall&) { return kLong; });
-    AddMethod("/s/Sends", [](ServerCall& call) { return new Sender(call, Messages(), false); });
-    AddMethod("/s/Hastes", [](ServerCall& call) { return new Sender(call, Messages(), true); });
+    AddMethod("/s/Refuses", [](ServerCall&, absl::Cord) -> Opened { return kLong; });
+    AddMethod("/s/Sends", [](ServerCall& call, absl::Cord) -> Opened {
+      return new Sender(call, Messages(), false);
+    });
+    AddMethod("/s/Hastes", [](ServerCall& call, absl::Cord) -> Opened {
+      return new Sender(call, Messages(), true);
+    });
+    AddMethod("/s/HastesAtOnce", [](ServerCall& call, absl::Cord) -> Opened {
+      return new Sender(call, {absl::Cord("only")}, true);
+    });
+    AddMethod("/s/Echoes", [](ServerCall& call, absl::Cord request) -> Opened {
+      return new Echo(call, std::move(request));
+    });
   }
 };
 
@@ -108,9 +131,13 @@ class Exposed final : public grpc::Service {
     int index = 0;
     for (const cbt::rpc::Service::Method& method : service.methods()) {
       AddMethod(NewMethod(method));
-      MarkMethodRawCallback(index++, NewHandler(method));
+      MarkMethodRawCallback(index++, NewHandler(method, halves_));
     }
   }
+  HalfRequests& halves() { return halves_; }
+
+ private:
+  HalfRequests halves_{1, std::chrono::milliseconds(300)};
 };
 
 // The result of a call.
@@ -173,6 +200,102 @@ TEST_F(GrpcCalls, MessagesArriveAsTheyAre) {
   const Answer hasty = Ask("/s/Hastes");
   EXPECT_EQ(hasty.status.error_code(), grpc::StatusCode::NOT_FOUND);
   EXPECT_EQ(hasty.messages, expected);
+  const Answer only = Ask("/s/HastesAtOnce");
+  EXPECT_EQ(only.status.error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(only.messages, std::vector<std::string>{"only"});
+}
+
+// A call without a request, whose messages are sent one by one.
+class OpenCallOf {
+ public:
+  OpenCallOf(const std::string& address, const std::string& path) {
+    context_.set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(1));
+    call_ = grpc::GenericStub(test::Connect(address)).PrepareCall(&context_, path, &queue_);
+    call_->StartCall(this);
+    Wait();
+  }
+  ~OpenCallOf() {
+    context_.TryCancel();
+    if (!ended_) End();
+    queue_.Shutdown();
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue_.Next(&tag, &ok)) continue;
+  }
+  void Send(const std::string& message) {
+    const grpc::Slice slice(message);
+    call_->Write(grpc::ByteBuffer(&slice, 1), this);
+    Wait();
+  }
+  void SendNoMore() {
+    call_->WritesDone(this);
+    Wait();
+  }
+  std::string Read() {
+    grpc::ByteBuffer message;
+    call_->Read(&message, this);
+    return Wait() ? std::string(ToCord(message)) : "the end";
+  }
+  grpc::StatusCode End() {
+    ended_ = true;
+    grpc::Status status;
+    call_->Finish(&status, this);
+    Wait();
+    return status.error_code();
+  }
+
+ private:
+  bool Wait() {
+    void* tag = nullptr;
+    bool ok = false;
+    return queue_.Next(&tag, &ok) && ok;
+  }
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  std::unique_ptr<grpc::GenericClientAsyncReaderWriter> call_;
+  bool ended_ = false;
+};
+
+TEST_F(GrpcCalls, MessagesAfterTheRequestAreRead) {
+  OpenCallOf call(address_, "/s/Echoes");
+  for (const char* message : {"one", "", "three"}) {
+    call.Send(message);
+    EXPECT_EQ(call.Read(), message);
+  }
+  call.SendNoMore();
+  EXPECT_EQ(call.Read(), "the end");
+  EXPECT_EQ(call.End(), grpc::StatusCode::OK);
+}
+
+TEST_F(GrpcCalls, ACallWithoutARequestIsRefused) {
+  OpenCallOf call(address_, "/s/Sends");
+  call.SendNoMore();
+  EXPECT_EQ(call.End(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(GrpcCalls, ARequestThatDoesNotArriveIsNotAwaited) {
+  OpenCallOf call(address_, "/s/Sends");
+  EXPECT_EQ(call.End(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_TRUE(test::Eventually([&] { return exposed_.halves().calls().open_streams() == 0; }));
+}
+
+// Four places: two for one method, one of the rest for the next.
+TEST_F(GrpcCalls, HalfRequestsOfAMethodAreFewAndLeaveRoomForOthers) {
+  const OpenCallOf one(address_, "/s/Sends");
+  const OpenCallOf two(address_, "/s/Sends");
+  ASSERT_TRUE(test::Eventually([&] { return exposed_.halves().calls().open_streams() == 2; }));
+  OpenCallOf three(address_, "/s/Sends");
+  EXPECT_EQ(three.End(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Ask("/s/Refuses").status.error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(GrpcCalls, HalfRequestsEndWhenTheServiceDrains) {
+  OpenCallOf call(address_, "/s/Sends");
+  ASSERT_TRUE(test::Eventually([&] { return exposed_.halves().calls().open_streams() == 1; }));
+  exposed_.halves().calls().StartDrain(std::chrono::milliseconds(0));
+  exposed_.halves().calls().FinishDrain();
+  EXPECT_EQ(exposed_.halves().calls().open_streams(), 0u);
+  EXPECT_EQ(call.End(), grpc::StatusCode::UNAVAILABLE);
 }
 
 TEST_F(GrpcCalls, CompressedRequestsAreUnimplemented) {
@@ -197,7 +320,7 @@ class Embedded : public testing::Test {
         }) {}
   ~Embedded() override { Stop(); }
 
-  void Start(const GrpcServiceOptions& options) {
+  void Start(const ServiceOptions& options) {
     service_ = test::ValueOf(GrpcService::Create(provider_, options));
     grpc::ServerBuilder builder;
     builder.AddListeningPort(address_, grpc::InsecureServerCredentials());
@@ -283,7 +406,7 @@ TEST_F(Embedded, AShutdownEndsStreamsAsUnavailable) {
 }
 
 TEST_F(Embedded, StreamsAreLimited) {
-  GrpcServiceOptions options;
+  ServiceOptions options;
   options.stream.max_streams = 1;
   Start(options);
   const std::string request = test::Ask{.snapshot = "endless"}.bytes();
@@ -389,7 +512,7 @@ TEST_F(Embedded, ServesBesideAnAsynchronousService) {
 }
 
 TEST_F(Embedded, OptionsOutOfRangeAreNamed) {
-  GrpcServiceOptions options;
+  ServiceOptions options;
   options.stream.message_bytes = 1;
   const absl::Status status = GrpcService::Create(provider_, options).status();
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);

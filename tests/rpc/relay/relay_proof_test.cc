@@ -13,11 +13,11 @@
 #include "cbt/rpc/server.h"
 #include "cbt/units.h"
 #include "rpc/contract/completeness.h"
-#include "rpc/support/fake_server.h"
-#include "rpc/support/fault_proxy.h"
-#include "rpc/support/fixture.h"
-#include "rpc/support/sidecar.h"
-#include "support/status.h"
+#include "tests/rpc/support/fake_server.h"
+#include "tests/rpc/support/fault_proxy.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/rpc/support/sidecar.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace relay_proof_test {

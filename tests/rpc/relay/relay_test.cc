@@ -17,17 +17,17 @@
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/server.h"
 #include "cbt/units.h"
+#include "net/listen_address.h"
 #include "rpc/client/connect.h"
 #include "rpc/relay/relay_feed.h"
-#include "rpc/support/descriptors.h"
-#include "rpc/support/fake_server.h"
-#include "rpc/support/fixture.h"
-#include "rpc/support/planted_server.h"
-#include "rpc/support/raw_call.h"
-#include "rpc/support/sidecar.h"
-#include "rpc/transport/listen_address.h"
-#include "support/generators.h"
-#include "support/status.h"
+#include "tests/rpc/support/descriptors.h"
+#include "tests/rpc/support/fake_server.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/rpc/support/planted_server.h"
+#include "tests/rpc/support/raw_call.h"
+#include "tests/rpc/support/sidecar.h"
+#include "tests/support/generators.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace relay_test {
@@ -284,7 +284,7 @@ TEST(Relay, ThePluginIsNotAskedForThoseWhoMayNot) {
   });
   const Sidecar sidecar(plugin.server->address());
   rpc::ListRequest request = sidecar.Request(rpc::Api::kKubernetes);
-  request.token = std::string("wrong");
+  request.token = Secret("wrong");
   EXPECT_EQ(ListWhatComes(request).status.code(), StatusCode::kUnauthenticated);
   EXPECT_EQ(plugin.provider.calls, 0);
 }
@@ -329,7 +329,7 @@ class StoppingSink final : public rpc::MessageSink {
 // A relay's parts without the server.
 struct Upstream {
   explicit Upstream(const std::string& plugin)
-      : channel(test::ValueOf(rpc::ConnectForGood(*rpc::ParseAddress(plugin), {}))),
+      : channel(test::ValueOf(rpc::ConnectForGood(*net::ParseAddress(plugin), {}))),
         plan{.upstream = rpc::kCsiContract,
              .message_bytes = 4096,
              .pool = rpc::SlicePool::Create(4096, 4096),
@@ -407,7 +407,7 @@ TEST(Relay, PagesMakeNoConnectionsOfTheirOwn) {
   ASSERT_OK(ListWhatComes(page).status);
   const size_t before = OpenDescriptors();
   for (int i = 0; i < 300; ++i) {
-    rpc::ListRequest request = page;
+    rpc::ListRequest request = page.Copy();
     request.timeout = milliseconds(i % 3);
     ListWhatComes(request).status.IgnoreError();
   }

@@ -19,11 +19,11 @@
 #include "first_revision.pb.h"
 #include "list_snapshot_deltas.pb.h"
 #include "rpc/contract/page_token.h"
-#include "rpc/support/access_parts.h"
-#include "rpc/support/fixture.h"
-#include "rpc/support/list_all.h"
-#include "support/generators.h"
-#include "support/status.h"
+#include "tests/rpc/support/access_parts.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/rpc/support/list_all.h"
+#include "tests/support/generators.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace apis_test {
@@ -45,8 +45,8 @@ class AllApis : public AccessParts {
       : AccessParts(kToken), provider(std::move(function)) {
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir / "s");
-    options.base_is_handle = base_is_handle;
-    options.stream = stream;
+    options.service.base_is_handle = base_is_handle;
+    options.service.stream = stream;
     Give(options, resolver);
     server = ValueOf(rpc::Server::Start(provider, options));
   }
@@ -126,7 +126,7 @@ TEST(Apis, ProvidersSeeHandlesAndSecretsWhateverTheContract) {
   });
   for (const rpc::Api api : kAllApis) {
     rpc::ListRequest request = apis.Request(api, true);
-    if (api == rpc::Api::kCsi || api == rpc::Api::kPaged) request.secrets["key"] = "own";
+    if (api == rpc::Api::kCsi || api == rpc::Api::kPaged) request.secrets.Set("key", "own");
     EXPECT_OK(ListAll(request)) << rpc::ApiName(api);
   }
   EXPECT_THAT(seen, ElementsAre("ns/a ns/b own", "ns/a ns/b secret-canary",
@@ -162,7 +162,7 @@ TEST(Apis, NobodyLearnsOfSnapshotsWithoutLeave) {
     for (const char* snapshot : {"b", "missing", "../x"}) {
       for (const bool delta : {false, true}) {
         rpc::ListRequest request = apis.Request(rpc::Api::kKubernetes, delta);
-        request.token = token;
+        request.token = Secret(token);
         request.snapshot_id = snapshot;
         const absl::Status status = ListAll(request).status();
         EXPECT_EQ(status.code(), StatusCode::kUnauthenticated);
@@ -179,7 +179,7 @@ TEST(Apis, NobodyLearnsOfSnapshotsWithoutLeave) {
   rpc::ListRequest missing = apis.Request(rpc::Api::kKubernetes);
   missing.snapshot_id = "missing";
   EXPECT_EQ(ListAll(missing).status().code(), StatusCode::kNotFound);
-  missing.token.clear();
+  missing.token = Secret();
   EXPECT_EQ(ListAll(missing).status().code(), StatusCode::kInvalidArgument);
 }
 
@@ -254,14 +254,14 @@ TEST(Apis, AccessThatFailsIsNeverAccess) {
     const auto folders = rpc::MakeFolderResolver();
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir / "s");
-    options.apis = {rpc::Api::kKubernetes};
-    options.access = {.authenticator = &odd, .authorizer = &odd, .resolver = folders.get()};
+    options.service.apis = {rpc::Api::kKubernetes};
+    options.service.access = {.authenticator = &odd, .authorizer = &odd, .resolver = folders.get()};
     const auto server = rpc::Server::Start(provider, options);
     ASSERT_OK(server);
     rpc::ListRequest request;
     request.address = (*server)->address();
     request.api = rpc::Api::kKubernetes;
-    request.token = std::string("t");
+    request.token = Secret("t");
     request.name_space = std::string("ns");
     request.snapshot_id = std::string("b");
     request.timeout = seconds(20);
@@ -287,14 +287,15 @@ TEST(Apis, AnAnswerAfterTheServersEndFindsNobody) {
   const auto folders = rpc::MakeFolderResolver();
   rpc::ServerOptions options;
   options.listen = "unix://" + (dir / "s");
-  options.apis = {rpc::Api::kKubernetes};
-  options.access = {.authenticator = &never, .authorizer = &never, .resolver = folders.get()};
+  options.service.apis = {rpc::Api::kKubernetes};
+  options.service.access = {
+      .authenticator = &never, .authorizer = &never, .resolver = folders.get()};
   auto server = rpc::Server::Start(provider, options);
   ASSERT_OK(server);
   rpc::ListRequest request;
   request.address = (*server)->address();
   request.api = rpc::Api::kKubernetes;
-  request.token = std::string("t");
+  request.token = Secret("t");
   request.name_space = std::string("ns");
   request.snapshot_id = std::string("b");
   request.timeout = std::chrono::milliseconds(200);
@@ -331,16 +332,16 @@ TEST(Apis, YCallsThatWaitForAccessTakeNoStream) {
   const auto folders = rpc::MakeFolderResolver();
   rpc::ServerOptions options;
   options.listen = "127.0.0.1:0";
-  options.apis = {rpc::Api::kKubernetes};
-  options.access = {.authenticator = &slow, .authorizer = &slow, .resolver = folders.get()};
-  options.stream.max_streams = 4;
+  options.service.apis = {rpc::Api::kKubernetes};
+  options.service.access = {.authenticator = &slow, .authorizer = &slow, .resolver = folders.get()};
+  options.service.stream.max_streams = 4;
   auto server = rpc::Server::Start(provider, options);
   ASSERT_OK(server);
   const auto ask = [&](const std::string& token) {
     rpc::ListRequest request;
     request.address = (*server)->address();
     request.api = rpc::Api::kKubernetes;
-    request.token = token;
+    request.token = Secret(token);
     request.name_space = std::string("ns");
     request.snapshot_id = std::string("b");
     request.timeout = std::chrono::seconds(20);
@@ -368,7 +369,7 @@ TEST(Apis, KubernetesIsNotServedWithoutAccessControl) {
   for (const rpc::Api api : {rpc::Api::kKubernetes, rpc::Api::kSession}) {
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir / "s");
-    options.apis = {api};
+    options.service.apis = {api};
     EXPECT_EQ(rpc::Server::Start(provider, options).status().code(), StatusCode::kInvalidArgument);
   }
 }
@@ -387,14 +388,14 @@ TEST(Sessions, SnapshotsOutsideAreRefusedLikeWrongTokens) {
     EXPECT_EQ(status.code(), StatusCode::kUnauthenticated);
     texts.insert(std::string(status.message()));
   };
-  rpc::ListRequest other = request;
+  rpc::ListRequest other = request.Copy();
   other.snapshot_id = std::string("c");
   refused(other);
-  other = request;
+  other = request.Copy();
   other.base_snapshot_id = std::string("c");
   refused(other);
-  other = request;
-  other.token = std::string(64, '0');
+  other = request.Copy();
+  other.token = Secret(std::string(64, '0'));
   refused(other);
   apis.sessions->Close(Secret(apis.session));
   refused(request);

@@ -5,10 +5,10 @@
 #include <string>
 
 #include "cbt/rpc/server.h"
-#include "rpc/support/fake_server.h"
-#include "rpc/support/fixture.h"
-#include "rpc/support/sidecar.h"
-#include "support/status.h"
+#include "tests/rpc/support/fake_server.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/rpc/support/sidecar.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace capacity_zero_test {
@@ -28,14 +28,15 @@ TEST(CapacityZero, AttackSIsRefusedByEveryClient) {
   const Sidecar access("unix:///none/socket");
   rpc::ServerOptions options;
   options.listen = "unix://" + (dir / "s");
-  options.apis = {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession, rpc::Api::kPaged};
-  options.access = {.authenticator = access.access.get(),
-                    .authorizer = access.access.get(),
-                    .resolver = access.folders.get()};
-  options.sessions = access.sessions.get();
+  options.service.apis = {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession,
+                          rpc::Api::kPaged};
+  options.service.access = {.authenticator = access.access.get(),
+                            .authorizer = access.access.get(),
+                            .resolver = access.folders.get()};
+  options.service.sessions = access.sessions.get();
   const auto server = rpc::Server::Start(provider, options);
   ASSERT_OK(server);
-  for (const rpc::Api api : options.apis) {
+  for (const rpc::Api api : *options.service.apis) {
     for (const bool delta : {false, true}) {
       rpc::ListRequest request = access.Request(api, delta);
       request.address = (*server)->address();

@@ -16,9 +16,9 @@
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/server.h"
 #include "cbt/units.h"
-#include "rpc/support/fixture.h"
-#include "support/figures.h"
-#include "support/status.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/support/figures.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace drain_test {
@@ -149,7 +149,7 @@ std::unique_ptr<rpc::Relay> RelayBefore(const Plugin& plugin, const TempDir& dir
   rpc::RelayOptions options;
   options.listen = "unix://" + (dir / "relay");
   options.plugin = plugin.server->address();
-  options.apis = {rpc::Api::kCsi};
+  options.service.apis = {rpc::Api::kCsi};
   return ValueOf(rpc::Relay::Start(options));
 }
 

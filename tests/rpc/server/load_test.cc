@@ -13,9 +13,9 @@
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
 #include "cbt/units.h"
-#include "rpc/support/descriptors.h"
-#include "rpc/support/fixture.h"
-#include "support/status.h"
+#include "tests/rpc/support/descriptors.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace load_test {
@@ -49,7 +49,7 @@ class RelayBefore {
     rpc::RelayOptions options;
     options.listen = "unix://" + (dir_ / "relay");
     options.plugin = plugin.server->address();
-    options.apis = {rpc::Api::kCsi};
+    options.service.apis = {rpc::Api::kCsi};
     relay_ = ValueOf(rpc::Relay::Start(options));
   }
   rpc::Relay* operator->() const { return relay_.get(); }

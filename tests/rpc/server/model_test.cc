@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "rpc/support/fault_world.h"
-#include "rpc/support/fixture.h"
-#include "support/figures.h"
-#include "support/generators.h"
-#include "support/properties.h"
+#include "tests/rpc/support/fault_world.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/support/figures.h"
+#include "tests/support/generators.h"
+#include "tests/support/properties.h"
 
 namespace cbt::test {
 namespace model_test {

@@ -23,11 +23,11 @@
 #include "cbt/rpc/server.h"
 #include "cbt/transform.h"
 #include "cbt/units.h"
-#include "rpc/support/fixture.h"
-#include "rpc/support/list_all.h"
-#include "rpc/support/planted_server.h"
-#include "support/generators.h"
-#include "support/status.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/rpc/support/list_all.h"
+#include "tests/rpc/support/planted_server.h"
+#include "tests/support/generators.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace options_test {
@@ -109,17 +109,17 @@ TEST(Shapes, AreCheckedWhenAServerStarts) {
   const TempDir dir;
   using Change = void (*)(rpc::ServerOptions&);
   const Change changes[] = {
-      +[](rpc::ServerOptions& o) { o.stream.shape.alignment = uint64_t{1} << 63; },
-      +[](rpc::ServerOptions& o) { o.stream.shape.type = BlockMetadataType::kUnknown; },
-      +[](rpc::ServerOptions& o) { o.stream.bytes_in_flight = 0; },
-      +[](rpc::ServerOptions& o) { o.stream.total_time = milliseconds(-1); },
+      +[](rpc::ServerOptions& o) { o.service.stream.shape.alignment = uint64_t{1} << 63; },
+      +[](rpc::ServerOptions& o) { o.service.stream.shape.type = BlockMetadataType::kUnknown; },
+      +[](rpc::ServerOptions& o) { o.service.stream.bytes_in_flight = 0; },
+      +[](rpc::ServerOptions& o) { o.service.stream.total_time = milliseconds(-1); },
       +[](rpc::ServerOptions& o) { o.connection.keepalive_time = milliseconds(0); },
       +[](rpc::ServerOptions& o) { o.connection.keepalive_timeout = milliseconds(0); },
       +[](rpc::ServerOptions& o) { o.connection.min_client_ping = milliseconds(-1); },
       +[](rpc::ServerOptions& o) { o.connection.idle_time = milliseconds(-1); },
-      +[](rpc::ServerOptions& o) { o.apis.clear(); },
+      +[](rpc::ServerOptions& o) { o.service.apis = std::vector<rpc::Api>(); },
       +[](rpc::ServerOptions& o) {
-        o.apis = {rpc::Api::kCsi, rpc::Api::kCsi};
+        o.service.apis = {rpc::Api::kCsi, rpc::Api::kCsi};
       },
   };
   for (const Change change : changes) {
@@ -196,7 +196,7 @@ TEST(Client, SummariesComeAheadOfTheStreamAlsoThroughARelay) {
   rpc::RelayOptions options;
   options.listen = "unix://" + (dir / "relay");
   options.plugin = service.server->address();
-  options.apis = {rpc::Api::kCsi};
+  options.service.apis = {rpc::Api::kCsi};
   const auto relay = rpc::Relay::Start(options);
   ASSERT_OK(relay);
   for (const std::string& address : {service.server->address(), (*relay)->address()}) {

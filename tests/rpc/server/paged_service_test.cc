@@ -10,8 +10,8 @@
 
 #include "cbt/units.h"
 #include "list_snapshot_deltas.pb.h"
-#include "rpc/support/fixture.h"
-#include "support/status.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace paged_service_test {
@@ -27,8 +27,8 @@ class Paged {
       : provider_(std::move(function)) {
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir_ / "s");
-    options.apis = {rpc::Api::kPaged};
-    options.stream = stream;
+    options.service.apis = {rpc::Api::kPaged};
+    options.service.stream = stream;
     auto server = rpc::Server::Start(provider_, options);
     EXPECT_OK(server);
     server_ = *std::move(server);

@@ -22,8 +22,8 @@
 #include "cbt/rpc/server.h"
 #include "cbt/rpc/session_store.h"
 #include "cbt/units.h"
-#include "rpc/support/fixture.h"
-#include "support/status.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace reflection_test {
@@ -229,10 +229,10 @@ class Reflected : public testing::Test {
   rpc::ServerOptions Options(const std::string& name, std::vector<rpc::Api> apis) {
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir_ / name);
-    options.apis = std::move(apis);
-    options.access = {
+    options.service.apis = std::move(apis);
+    options.service.access = {
         .authenticator = access_.get(), .authorizer = access_.get(), .resolver = folders_.get()};
-    options.sessions = sessions_.get();
+    options.service.sessions = sessions_.get();
     return options;
   }
   std::unique_ptr<rpc::Server> Serve(const rpc::ServerOptions& options) {
@@ -285,7 +285,7 @@ TEST_F(Reflected, ListsWhatIsServedAndNothingElse) {
   rpc::RelayOptions options;
   options.listen = "unix://" + (dir_ / "relay");
   options.plugin = paged->address();
-  options.access = {
+  options.service.access = {
       .authenticator = access_.get(), .authorizer = access_.get(), .resolver = folders_.get()};
   const auto relay = rpc::Relay::Start(options);
   ASSERT_OK(relay);
@@ -514,7 +514,7 @@ TEST_F(Reflected, QuestionsAreShort) {
 
 TEST_F(Reflected, CallsThatAreTooManyAreRefusedAndTakeNoStreamsPlace) {
   rpc::ServerOptions options = Options("few", {rpc::Api::kCsi});
-  options.stream.max_streams = 1;
+  options.service.stream.max_streams = 1;
   const auto server = Serve(options);
   const auto channel = Connect(server->address());
   std::vector<std::unique_ptr<Reflection>> open;
@@ -539,7 +539,7 @@ TEST_F(Reflected, CallsThatAreTooManyAreRefusedAndTakeNoStreamsPlace) {
 
 TEST_F(Reflected, WhoAsksNothingIsSentAway) {
   rpc::ServerOptions options = Options("impatient", {rpc::Api::kCsi});
-  options.stream.stall_timeout = std::chrono::milliseconds(100);
+  options.service.stream.stall_timeout = std::chrono::milliseconds(100);
   const auto server = Serve(options);
   const auto channel = Connect(server->address());
   EXPECT_EQ(Reflection(channel, "v1").Ended().error_code(), StatusCode::DEADLINE_EXCEEDED);
@@ -547,7 +547,7 @@ TEST_F(Reflected, WhoAsksNothingIsSentAway) {
 
 TEST_F(Reflected, CanBeSwitchedOff) {
   rpc::ServerOptions options = Options("off", {rpc::Api::kCsi});
-  options.reflection = false;
+  options.service.reflection = false;
   const auto server = Serve(options);
   const auto channel = Connect(server->address());
   for (const char* version : kVersions) {

@@ -22,11 +22,11 @@
 #include "cbt/rpc/client.h"
 #include "cbt/version.h"
 #include "csi.pb.h"
+#include "net/listen_address.h"
 #include "rpc/contract/identity.h"
-#include "rpc/support/fixture.h"
-#include "rpc/transport/listen_address.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 namespace server_test {
@@ -63,7 +63,7 @@ bool Serves(const std::string& address) { return TryList(address).ok(); }
 
 TEST(Address, Parses) {
   const auto parse = [](const std::string& text) {
-    const absl::StatusOr<rpc::Address> address = rpc::ParseAddress(text);
+    const absl::StatusOr<net::Address> address = net::ParseAddress(text);
     return address.ok() ? address->ToString() + " " + address->GrpcTarget() : "refused";
   };
   EXPECT_EQ(parse("unix:///csi/csi.sock"), "unix:///csi/csi.sock unix:/csi/csi.sock");
@@ -276,22 +276,22 @@ TEST(Server, OptionsOutOfRangeAreInvalid) {
   };
   using Options = rpc::ServerOptions;
   EXPECT_EQ(start([](Options&) {}), StatusCode::kOk);
-  EXPECT_EQ(start([](Options& o) { o.stream.message_bytes = 4096; }), StatusCode::kOk);
-  EXPECT_EQ(start([](Options& o) { o.stream.message_bytes = rpc::kMaxMessageBytes; }),
+  EXPECT_EQ(start([](Options& o) { o.service.stream.message_bytes = 4096; }), StatusCode::kOk);
+  EXPECT_EQ(start([](Options& o) { o.service.stream.message_bytes = rpc::kMaxMessageBytes; }),
             StatusCode::kOk);
   for (const auto change :
-       {+[](Options& o) { o.stream.message_bytes = 4095; },
-        +[](Options& o) { o.stream.message_bytes = rpc::kMaxMessageBytes + 1; },
-        +[](Options& o) { o.stream.messages_in_flight = 0; },
-        +[](Options& o) { o.stream.threads = 0; },
-        +[](Options& o) { o.stream.threads = 1'000'000; },
-        +[](Options& o) { o.stream.max_streams = 0; },
-        +[](Options& o) { o.stream.stall_timeout = milliseconds(0); },
+       {+[](Options& o) { o.service.stream.message_bytes = 4095; },
+        +[](Options& o) { o.service.stream.message_bytes = rpc::kMaxMessageBytes + 1; },
+        +[](Options& o) { o.service.stream.messages_in_flight = 0; },
+        +[](Options& o) { o.service.stream.threads = 0; },
+        +[](Options& o) { o.service.stream.threads = 1'000'000; },
+        +[](Options& o) { o.service.stream.max_streams = 0; },
+        +[](Options& o) { o.service.stream.stall_timeout = milliseconds(0); },
         +[](Options& o) { o.connection.max_connections = 0; },
         +[](Options& o) { o.connection.handshake_time = milliseconds(0); },
         +[](Options& o) { o.tls.certificate = "x"; }, +[](Options& o) { o.tls.private_key = "x"; },
         +[](Options& o) { o.tls.client_ca = "x"; },
-        +[](Options& o) { o.plugin_name = "no spaces"; }}) {
+        +[](Options& o) { o.service.plugin_name = "no spaces"; }}) {
     EXPECT_EQ(start(change), StatusCode::kInvalidArgument);
   }
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
@@ -350,8 +350,8 @@ TEST(Identity, TellsTheVendorsVersionAndPassesOverLaterFields) {
   FunctionProvider provider(OneTuple);
   rpc::ServerOptions options;
   options.listen = "unix://" + (dir / "s");
-  options.plugin_name = "block.example.com";
-  options.vendor_version = "7.1-vendor";
+  options.service.plugin_name = "block.example.com";
+  options.service.vendor_version = "7.1-vendor";
   const auto server = rpc::Server::Start(provider, options);
   ASSERT_OK(server);
   // Field 100, a varint, and field 101, a text.

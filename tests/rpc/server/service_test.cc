@@ -12,9 +12,9 @@
 
 #include "cbt/transform.h"
 #include "cbt/units.h"
-#include "rpc/support/fixture.h"
-#include "support/generators.h"
-#include "support/status.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/support/generators.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace service_test {

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "rpc/support/fault_world.h"
-#include "rpc/support/fixture.h"
-#include "support/figures.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
+#include "tests/rpc/support/fault_world.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/support/figures.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace wire_faults_test {

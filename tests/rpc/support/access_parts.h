@@ -12,7 +12,7 @@
 #include "cbt/rpc/access.h"
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/session_store.h"
-#include "support/status.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 
@@ -38,12 +38,13 @@ struct AccessParts {
   // Configures the options of a server or relay for all contracts.
   template <typename Options>
   void Give(Options& options, rpc::SnapshotResolver* resolver = nullptr) const {
-    options.apis = {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession, rpc::Api::kPaged};
-    options.access = {.authenticator = access.get(),
-                      .authorizer = access.get(),
-                      .resolver = resolver != nullptr ? resolver : folders.get(),
-                      .secrets = secrets.get()};
-    options.sessions = sessions.get();
+    options.service.apis = {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession,
+                            rpc::Api::kPaged};
+    options.service.access = {.authenticator = access.get(),
+                              .authorizer = access.get(),
+                              .resolver = resolver != nullptr ? resolver : folders.get(),
+                              .secrets = secrets.get()};
+    options.service.sessions = sessions.get();
   }
 
   // Asks `address` for snapshot b of namespace ns, against a if `delta`.
@@ -56,7 +57,7 @@ struct AccessParts {
     const bool named = api == rpc::Api::kKubernetes || api == rpc::Api::kSession;
     request.snapshot_id = std::string(named ? "b" : "ns/b");
     if (delta) request.base_snapshot_id = std::string(api == rpc::Api::kSession ? "a" : "ns/a");
-    request.token = api == rpc::Api::kKubernetes ? token : session;
+    request.token = Secret(api == rpc::Api::kKubernetes ? token : session);
     request.name_space = std::string("ns");
     request.timeout = std::chrono::seconds(60);
     return request;

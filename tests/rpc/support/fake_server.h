@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "csi.pb.h"
-#include "reference/volume.h"
 #include "rpc/contract/metadata.h"
-#include "rpc/support/raw_call.h"
-#include "rpc/support/raw_service.h"
-#include "support/temp_dir.h"
+#include "tests/reference/volume.h"
+#include "tests/rpc/support/raw_call.h"
+#include "tests/rpc/support/raw_service.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 

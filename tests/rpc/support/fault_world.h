@@ -21,12 +21,12 @@
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/server.h"
-#include "reference/volume.h"
-#include "rpc/support/fault_proxy.h"
-#include "rpc/support/providers.h"
-#include "rpc/support/truth.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/reference/volume.h"
+#include "tests/rpc/support/fault_proxy.h"
+#include "tests/rpc/support/providers.h"
+#include "tests/rpc/support/truth.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 
@@ -62,8 +62,8 @@ class FaultWorld {
   void StartServer() {
     rpc::ServerOptions options;
     options.listen = server_address();
-    options.stream = stream_;
-    options.reflection = false;
+    options.service.stream = stream_;
+    options.service.reflection = false;
     server_ = ValueOf(rpc::Server::Start(provider_, options));
   }
   void StopServer(std::chrono::milliseconds grace) { server_->Shutdown(grace); }
@@ -71,10 +71,10 @@ class FaultWorld {
   void StartRelay() {
     rpc::RelayOptions options;
     options.listen = relay_address();
-    options.apis = {rpc::Api::kCsi};
+    options.service.apis = {rpc::Api::kCsi};
     options.plugin = plugin_wire->address();
-    options.stream = stream_;
-    options.reflection = false;
+    options.service.stream = stream_;
+    options.service.reflection = false;
     relay_ = ValueOf(rpc::Relay::Start(options));
   }
   void StopRelay(std::chrono::milliseconds grace) { relay_->Shutdown(grace); }

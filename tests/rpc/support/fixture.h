@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "cbt/rpc/server.h"
-#include "rpc/support/providers.h"
-#include "rpc/support/raw_call.h"
-#include "rpc/support/truth.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/rpc/support/providers.h"
+#include "tests/rpc/support/raw_call.h"
+#include "tests/rpc/support/truth.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 
@@ -24,7 +24,7 @@ class Service {
       : provider(std::move(function)) {
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir / "s");
-    options.stream = stream;
+    options.service.stream = stream;
     server = ValueOf(rpc::Server::Start(provider, options));
     channel = Connect(server->address());
   }

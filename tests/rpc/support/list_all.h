@@ -6,8 +6,8 @@
 
 #include "absl/status/statusor.h"
 #include "cbt/rpc/client.h"
-#include "reference/volume.h"
-#include "support/cursors.h"
+#include "tests/reference/volume.h"
+#include "tests/support/cursors.h"
 
 namespace cbt::test {
 

@@ -19,14 +19,14 @@
 
 #include "cbt/rpc/client.h"
 #include "cbt/units.h"
-#include "reference/volume.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/contract.h"
 #include "rpc/contract/status.h"
 #include "rpc/grpc/convert.h"
-#include "rpc/support/fake_server.h"
-#include "rpc/support/raw_service.h"
-#include "support/temp_dir.h"
+#include "tests/reference/volume.h"
+#include "tests/rpc/support/fake_server.h"
+#include "tests/rpc/support/raw_service.h"
+#include "tests/support/temp_dir.h"
 #include "wire/proto_reader.h"
 #include "wire/proto_writer.h"
 
@@ -462,7 +462,7 @@ inline rpc::ListRequest PlantedRequest(rpc::Api api, const std::string& address)
   request.address = address;
   request.api = api;
   request.snapshot_id = std::string("target");
-  request.token = std::string("token");
+  request.token = Secret("token");
   request.name_space = std::string("namespace");
   return request;
 }

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/cursor.h"
 #include "cbt/provider.h"
-#include "support/cursors.h"
+#include "tests/support/cursors.h"
 
 namespace cbt::test {
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "csi.pb.h"
-#include "reference/volume.h"
+#include "tests/reference/volume.h"
 
 namespace cbt::test {
 

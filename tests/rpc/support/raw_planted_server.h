@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "rpc/contract/contract.h"
-#include "rpc/transport/http2/client/raw_server.h"
-#include "rpc/transport/http2/protocol.h"
-#include "support/temp_dir.h"
+#include "rpc/http2/protocol.h"
+#include "tests/rpc/http2/raw_server.h"
+#include "tests/support/temp_dir.h"
 #include "wire/proto_writer.h"
 
 namespace cbt::test {

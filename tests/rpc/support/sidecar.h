@@ -8,10 +8,10 @@
 
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
-#include "reference/volume.h"
-#include "rpc/support/access_parts.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/reference/volume.h"
+#include "tests/rpc/support/access_parts.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::test {
 
@@ -28,8 +28,8 @@ class Sidecar : public AccessParts {
     options.listen = "unix://" + (dir / "relay");
     options.plugin = plugin;
     options.check_tuples = check;
-    options.stream = stream;
-    options.telemetry = telemetry;
+    options.service.stream = stream;
+    options.service.telemetry = telemetry;
     options.plugin_stall_timeout = plugin_stall;
     Give(options);
     relay = ValueOf(rpc::Relay::Start(options));

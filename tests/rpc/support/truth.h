@@ -9,10 +9,10 @@
 #include <random>
 #include <utility>
 
-#include "reference/volume.h"
-#include "rpc/support/providers.h"
-#include "support/cursors.h"
-#include "support/generators.h"
+#include "tests/reference/volume.h"
+#include "tests/rpc/support/providers.h"
+#include "tests/support/cursors.h"
+#include "tests/support/generators.h"
 
 namespace cbt::test {
 

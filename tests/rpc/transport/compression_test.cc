@@ -10,10 +10,10 @@
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/server.h"
-#include "rpc/support/fake_server.h"
-#include "rpc/support/fixture.h"
-#include "rpc/support/list_all.h"
-#include "support/status.h"
+#include "tests/rpc/support/fake_server.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/rpc/support/list_all.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace compression_test {
@@ -84,7 +84,7 @@ TEST(Compression, AttackLMessagesOfAServerAreNotUnpacked) {
     rpc::RelayOptions options;
     options.listen = plugin.relay_address();
     options.plugin = plugin.address();
-    options.apis = {rpc::Api::kCsi};
+    options.service.apis = {rpc::Api::kCsi};
     const auto relay = rpc::Relay::Start(options);
     ASSERT_OK(relay);
     for (const std::string& address : {plugin.address(), plugin.relay_address()}) {

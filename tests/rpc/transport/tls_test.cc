@@ -15,9 +15,9 @@
 
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/server.h"
-#include "rpc/support/fixture.h"
-#include "support/files.h"
-#include "support/status.h"
+#include "tests/rpc/support/fixture.h"
+#include "tests/support/files.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 namespace tls_test {
@@ -235,7 +235,7 @@ class ClientCa : public Tls {
     options.tls = Files("server");
     options.tls.client_ca_file = authority.Path("clients.pem");
     options.connection.max_age = max_age;
-    options.telemetry.observer = &events;
+    options.service.telemetry.observer = &events;
     auto started = rpc::Server::Start(endless, options);
     ASSERT_OK(started);
     server = *std::move(started);

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "simd/kernels.h"
-#include "support/variants.h"
+#include "tests/support/variants.h"
 
 namespace cbt {
 namespace check_tuples_test {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "simd/kernels.h"
-#include "support/guarded_memory.h"
-#include "support/seeded_random.h"
-#include "support/variants.h"
+#include "tests/support/guarded_memory.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/variants.h"
 
 namespace cbt {
 namespace digest_tuples_test {

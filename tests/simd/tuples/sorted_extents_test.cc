@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "simd/kernels.h"
-#include "support/guarded_memory.h"
-#include "support/seeded_random.h"
-#include "support/variants.h"
+#include "tests/support/guarded_memory.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/variants.h"
 
 namespace cbt {
 namespace sorted_extents_test {

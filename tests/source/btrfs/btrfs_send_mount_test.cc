@@ -6,12 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/source/btrfs_send.h"
 #include "cbt/units.h"
-#include "support/cursors.h"
-#include "support/loop_mount.h"
-#include "support/properties.h"
-#include "support/real_file.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
+#include "tests/support/cursors.h"
+#include "tests/support/loop_mount.h"
+#include "tests/support/properties.h"
+#include "tests/support/real_file.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace btrfs_send_mount_test {

@@ -9,10 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/source/btrfs_send.h"
 #include "cbt/units.h"
-#include "support/btrfs_writer.h"
-#include "support/cursors.h"
-#include "support/generators.h"
-#include "support/status.h"
+#include "tests/support/btrfs_writer.h"
+#include "tests/support/cursors.h"
+#include "tests/support/generators.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace btrfs_send_names_test {

@@ -5,10 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/units.h"
 #include "source/btrfs/crc32c.h"
-#include "support/btrfs_writer.h"
-#include "support/cursors.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
+#include "tests/support/btrfs_writer.h"
+#include "tests/support/cursors.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace btrfs_send_test {

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "support/temp_dir.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace beneath_test {

@@ -12,9 +12,9 @@
 #include <string>
 #include <utility>
 
-#include "support/cursors.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/support/cursors.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace directory_provider_test {

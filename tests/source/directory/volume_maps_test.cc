@@ -14,10 +14,10 @@
 
 #include "cbt/change_map_file.h"
 #include "cbt/source/directory_provider.h"
-#include "map/maps.h"
-#include "support/cursors.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/map/maps.h"
+#include "tests/support/cursors.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace volume_maps_test {

@@ -23,11 +23,11 @@
 #include "cbt/source/directory_provider.h"
 #include "cbt/source/open.h"
 #include "cbt/units.h"
-#include "map/maps.h"
-#include "support/child_process.h"
-#include "support/cursors.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/map/maps.h"
+#include "tests/support/child_process.h"
+#include "tests/support/cursors.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace volume_sources_test {

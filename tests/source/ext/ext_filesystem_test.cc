@@ -7,15 +7,15 @@
 #include <random>
 #include <sstream>
 
-#include "reference/volume.h"
-#include "support/child_process.h"
-#include "support/cursors.h"
-#include "support/files.h"
-#include "support/memory_image.h"
-#include "support/numbers.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/reference/volume.h"
+#include "tests/support/child_process.h"
+#include "tests/support/cursors.h"
+#include "tests/support/files.h"
+#include "tests/support/memory_image.h"
+#include "tests/support/numbers.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace ext_filesystem_test {

@@ -13,11 +13,11 @@
 
 #include "absl/strings/escaping.h"
 #include "cbt/units.h"
-#include "support/cursors.h"
-#include "support/generators.h"
-#include "support/memory_image.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/support/cursors.h"
+#include "tests/support/generators.h"
+#include "tests/support/memory_image.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace dense_bitmap_test {

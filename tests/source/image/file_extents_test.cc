@@ -9,12 +9,12 @@
 
 #include "cbt/executor.h"
 #include "cbt/units.h"
-#include "support/cursors.h"
-#include "support/generators.h"
-#include "support/memory_image.h"
-#include "support/properties.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
+#include "tests/support/cursors.h"
+#include "tests/support/generators.h"
+#include "tests/support/memory_image.h"
+#include "tests/support/properties.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace file_extents_test {

@@ -13,13 +13,13 @@
 #include "cbt/source/image.h"
 #include "cbt/transform.h"
 #include "cbt/units.h"
-#include "support/cursors.h"
-#include "support/generators.h"
-#include "support/memory_image.h"
-#include "support/resume.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/support/cursors.h"
+#include "tests/support/generators.h"
+#include "tests/support/memory_image.h"
+#include "tests/support/resume.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace image_cursor_test {

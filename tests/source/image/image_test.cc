@@ -10,9 +10,9 @@
 #include <string>
 
 #include "cbt/units.h"
-#include "support/memory_image.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/support/memory_image.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace image_test {

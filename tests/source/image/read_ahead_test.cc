@@ -18,11 +18,11 @@
 
 #include "cbt/source/image.h"
 #include "cbt/units.h"
-#include "reference/volume.h"
-#include "support/cursors.h"
-#include "support/memory_file.h"
-#include "support/memory_image.h"
-#include "support/status.h"
+#include "tests/reference/volume.h"
+#include "tests/support/cursors.h"
+#include "tests/support/memory_file.h"
+#include "tests/support/memory_image.h"
+#include "tests/support/status.h"
 
 namespace {
 

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "cbt/units.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace byte_stream_test {

@@ -6,8 +6,8 @@
 
 #include "cbt/source/lists.h"
 #include "cbt/source/open.h"
-#include "source/support/imports.h"
-#include "source/support/listings.h"
+#include "tests/source/support/imports.h"
+#include "tests/source/support/listings.h"
 
 namespace cbt {
 namespace answers_test {

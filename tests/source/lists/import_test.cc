@@ -13,9 +13,9 @@
 #include "cbt/change_map.h"
 #include "cbt/source/open.h"
 #include "cbt/units.h"
-#include "source/support/imports.h"
-#include "source/support/listings.h"
-#include "support/status.h"
+#include "tests/source/support/imports.h"
+#include "tests/source/support/listings.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace import_test {

@@ -1,5 +1,5 @@
 // Every importer of range lists: correct on any list, and an error on any part of one.
-#include "source/support/listings.h"
+#include "tests/source/support/listings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,11 +12,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/change_map.h"
-#include "support/cursors.h"
-#include "support/dribble.h"
-#include "support/generators.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
+#include "tests/support/cursors.h"
+#include "tests/support/dribble.h"
+#include "tests/support/generators.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace listings_test {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "support/dribble.h"
-#include "support/generators.h"
+#include "tests/support/dribble.h"
+#include "tests/support/generators.h"
 
 namespace cbt {
 namespace xml_records_test {

@@ -12,13 +12,13 @@
 
 #include "cbt/source/nbd.h"
 #include "cbt/units.h"
-#include "reference/volume.h"
-#include "support/child_process.h"
-#include "support/cursors.h"
-#include "support/numbers.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/reference/volume.h"
+#include "tests/support/child_process.h"
+#include "tests/support/cursors.h"
+#include "tests/support/numbers.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace nbd_servers_test {

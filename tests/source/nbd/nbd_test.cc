@@ -7,13 +7,13 @@
 #include <chrono>
 #include <random>
 
-#include "cbt/source/nbd_extents.h"
-#include "reference/volume.h"
-#include "support/cursors.h"
-#include "support/planted_nbd_server.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "cbt/bridge/nbd_extents.h"
+#include "tests/reference/volume.h"
+#include "tests/support/cursors.h"
+#include "tests/support/planted_nbd_server.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace nbd_test {

@@ -20,14 +20,14 @@
 #include "cbt/change_map_file.h"
 #include "cbt/source/open.h"
 #include "cbt/units.h"
-#include "map/maps.h"
-#include "source/support/listings.h"
-#include "source/support/partclone.h"
-#include "support/cursors.h"
-#include "support/files.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/map/maps.h"
+#include "tests/source/support/listings.h"
+#include "tests/source/support/partclone.h"
+#include "tests/support/cursors.h"
+#include "tests/support/files.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace open_source_test {

@@ -12,11 +12,11 @@
 #include "cbt/source/dense_bitmap.h"
 #include "cbt/source/open.h"
 #include "cbt/units.h"
-#include "source/support/partclone.h"
-#include "support/cursors.h"
-#include "support/files.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/source/support/partclone.h"
+#include "tests/support/cursors.h"
+#include "tests/support/files.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace own_evidence_test {

@@ -7,11 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/source/qcow2.h"
-#include "support/cursors.h"
-#include "support/qcow2_bytes.h"
-#include "support/qcow2_files.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
+#include "tests/support/cursors.h"
+#include "tests/support/qcow2_bytes.h"
+#include "tests/support/qcow2_files.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
 
 namespace cbt {
 namespace qcow2_chain_test {

@@ -10,13 +10,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/transform.h"
-#include "support/cursors.h"
-#include "support/memory_image.h"
-#include "support/qcow2_bytes.h"
-#include "support/qcow2_files.h"
-#include "support/seeded_random.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/support/cursors.h"
+#include "tests/support/memory_image.h"
+#include "tests/support/qcow2_bytes.h"
+#include "tests/support/qcow2_files.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace qcow2_test {

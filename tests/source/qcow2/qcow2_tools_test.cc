@@ -4,12 +4,12 @@
 
 #include "cbt/source/qcow2.h"
 #include "cbt/units.h"
-#include "support/cursors.h"
-#include "support/files.h"
-#include "support/seeded_random.h"
-#include "support/shell.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/support/cursors.h"
+#include "tests/support/files.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/shell.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace qcow2_tools_test {

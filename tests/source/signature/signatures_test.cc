@@ -15,12 +15,12 @@
 #include "cbt/source/open.h"
 #include "cbt/source/qcow2.h"
 #include "cbt/units.h"
-#include "support/child_process.h"
-#include "support/cursors.h"
-#include "support/files.h"
-#include "support/memory_image.h"
-#include "support/status.h"
-#include "support/temp_dir.h"
+#include "tests/support/child_process.h"
+#include "tests/support/cursors.h"
+#include "tests/support/files.h"
+#include "tests/support/memory_image.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt {
 namespace signatures_test {

@@ -10,10 +10,10 @@
 #include "absl/status/statusor.h"
 #include "cbt/change_map.h"
 #include "cbt/source/byte_stream.h"
-#include "reference/volume.h"
-#include "support/cursors.h"
-#include "support/files.h"
-#include "support/status.h"
+#include "tests/reference/volume.h"
+#include "tests/support/cursors.h"
+#include "tests/support/files.h"
+#include "tests/support/status.h"
 
 namespace cbt::test {
 

@@ -13,7 +13,7 @@
 #include "cbt/source/byte_stream.h"
 #include "cbt/source/lists.h"
 #include "cbt/wire/digest.h"
-#include "reference/volume.h"
+#include "tests/reference/volume.h"
 
 namespace cbt::test {
 

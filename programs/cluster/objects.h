@@ -1,0 +1,44 @@
+// The objects of the API server that a sidecar reads.
+#ifndef CBT_PROGRAMS_CLUSTER_OBJECTS_H_
+#define CBT_PROGRAMS_CLUSTER_OBJECTS_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cbt/kube/snapshots.h"
+
+namespace cbt::kube::cluster {
+
+template <typename Result>
+using Found = std::function<void(absl::StatusOr<Result>)>;
+
+// Each function calls `found` once, during the call or later, from any thread: with the object, or
+// NOT_FOUND, or UNAVAILABLE if that can't be known now. Thread safe.
+class Objects {
+ public:
+  virtual ~Objects() = default;
+
+  virtual void GetSnapshot(const std::string& name_space, const std::string& name,
+                           Found<VolumeSnapshot> found) = 0;
+  virtual void GetContent(const std::string& name, Found<VolumeSnapshotContent> found) = 0;
+  // Those of `driver` that have `handle` and name a snapshot of `name_space`; often none.
+  virtual void FindContents(const std::string& driver, const std::string& handle,
+                            const std::string& name_space,
+                            Found<std::vector<VolumeSnapshotContent>> found) = 0;
+  virtual void GetClass(const std::string& name, Found<VolumeSnapshotClass> found) = 0;
+  // The default classes of `driver`; one, as a rule.
+  virtual void FindDefaultClasses(const std::string& driver,
+                                  Found<std::vector<VolumeSnapshotClass>> found) = 0;
+  virtual void GetService(const std::string& name, Found<SnapshotMetadataService> found) = 0;
+};
+
+// Whether FindContents() and FindDefaultClasses() return the object.
+bool IsContentOf(const VolumeSnapshotContent& content, const std::string& driver,
+                 const std::string& handle, const std::string& name_space);
+bool IsDefaultFor(const VolumeSnapshotClass& one, const std::string& driver);
+
+}  // namespace cbt::kube::cluster
+
+#endif  // CBT_PROGRAMS_CLUSTER_OBJECTS_H_

@@ -1,0 +1,66 @@
+// Objects as watches have last seen them.
+#ifndef CBT_PROGRAMS_CLUSTER_WATCHED_OBJECTS_H_
+#define CBT_PROGRAMS_CLUSTER_WATCHED_OBJECTS_H_
+
+#include <memory>
+#include <shared_mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cbt/kube/client.h"
+#include "cbt/kube/watch.h"
+#include "programs/cluster/objects.h"
+
+namespace cbt::kube::cluster {
+
+// Answers during the call, and without a request. UNAVAILABLE as long as a watch is not current: it
+// has not listed yet, may not list, or has been interrupted for more than two seconds. What it
+// finds may be a moment old, and what it does not find may exist by now: ask LiveObjects before
+// saying no.
+class WatchedObjects final : public Objects {
+ public:
+  // Starts the watches. The client must live until Stop(). Errors: those of ObjectCache::Create().
+  static absl::StatusOr<std::unique_ptr<WatchedObjects>> Create(Client& client);
+
+  // Ends the watches; from now on, everything is UNAVAILABLE. Must not run in a callback of the
+  // client.
+  void Stop();
+
+  void GetSnapshot(const std::string& name_space, const std::string& name,
+                   Found<VolumeSnapshot> found) override;
+  void GetContent(const std::string& name, Found<VolumeSnapshotContent> found) override;
+  void FindContents(const std::string& driver, const std::string& handle,
+                    const std::string& name_space,
+                    Found<std::vector<VolumeSnapshotContent>> found) override;
+  void GetClass(const std::string& name, Found<VolumeSnapshotClass> found) override;
+  void FindDefaultClasses(const std::string& driver,
+                          Found<std::vector<VolumeSnapshotClass>> found) override;
+  void GetService(const std::string& name, Found<SnapshotMetadataService> found) override;
+
+  // The watches that are current, of kWatches.
+  static constexpr int kWatches = 4;
+  int current() const;
+
+ private:
+  struct Caches {
+    std::unique_ptr<ObjectCache> snapshots;
+    std::unique_ptr<ObjectCache> contents;
+    std::unique_ptr<ObjectCache> classes;
+    std::unique_ptr<ObjectCache> services;
+  };
+
+  WatchedObjects() = default;
+  // Calls `read` with the caches; UNAVAILABLE if there are none.
+  template <typename Read>
+  auto With(Read read) const -> decltype(read(std::declval<const Caches&>()));
+
+  // Held while the caches are read, not while an answer is passed on.
+  mutable std::shared_mutex mutex_;
+  std::unique_ptr<Caches> caches_;  // null after Stop()
+};
+
+}  // namespace cbt::kube::cluster
+
+#endif  // CBT_PROGRAMS_CLUSTER_WATCHED_OBJECTS_H_

@@ -1,0 +1,40 @@
+// How a driver is configured.
+#ifndef CBT_PROGRAMS_DRIVER_OPTIONS_H_
+#define CBT_PROGRAMS_DRIVER_OPTIONS_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cbt/rpc/telemetry.h"
+#include "programs/driver/host/volume_host.h"
+#include "programs/driver/node/attachment.h"
+
+namespace cbt::driver {
+
+struct DriverOptions {
+  // unix:///path of the socket. A socket that a killed driver left is replaced.
+  std::string endpoint = "unix:///csi/csi.sock";
+  std::string node_id;
+  std::string state_folder;
+  // The name of the plugin, see CheckDriverName().
+  std::string driver_name = "cbt.csi.example.com";
+  // The sum of the capacities of all volumes, bytes; 0: no limit.
+  uint64_t capacity = 0;
+  // host:port of /metrics, /healthz, /livez and /readyz; empty: none.
+  std::string http_endpoint;
+  // What volumes are attached with.
+  DeviceKind device = DeviceKind::kLoop;
+  // The program and arguments of a volume host to start where none has the state folder; empty:
+  // somebody else starts it.
+  std::vector<std::string> volume_host;
+  // Optional; see HostClientOptions::changed.
+  std::function<void(const std::string& volume, const VolumeHealth& health)> changed;
+  // Optional; must outlive the driver.
+  rpc::LogSink* log = nullptr;
+};
+
+}  // namespace cbt::driver
+
+#endif  // CBT_PROGRAMS_DRIVER_OPTIONS_H_

@@ -1,0 +1,23 @@
+// Checks and errors that several calls of the store have in common.
+#ifndef CBT_PROGRAMS_DRIVER_STATE_ERRORS_H_
+#define CBT_PROGRAMS_DRIVER_STATE_ERRORS_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "programs/driver/state/catalog.h"
+
+namespace cbt::driver {
+
+// INVALID_ARGUMENT unless `name` can be that of a volume or of a snapshot.
+absl::Status CheckName(const std::string& name);
+
+// What a call returns whose purpose is that something is not there.
+absl::Status OkIfNotFound(const absl::Status& absent);
+
+// DATA_LOSS: the snapshot was taken and is gone.
+absl::Status Lost(const Snapshot& snapshot);
+
+}  // namespace cbt::driver
+
+#endif  // CBT_PROGRAMS_DRIVER_STATE_ERRORS_H_

@@ -1,0 +1,117 @@
+#include "programs/driver/state/volume_access.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "programs/volume/control.h"
+
+namespace cbt::driver {
+namespace {
+
+const absl::Status& StatusOf(const absl::Status& status) { return status; }
+template <typename T>
+const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
+  return result.status();
+}
+
+}  // namespace
+
+template <typename Result, typename Served, typename Opened>
+Result VolumeAccess::Ask(const std::string& id, Served served, Opened opened) {
+  // A killed nbdkit leaves its socket; one that never ran has none.
+  absl::StatusOr<std::unique_ptr<volume::ControlClient>> client =
+      volume::ControlClient::Connect(catalog_.ControlSocket(id));
+  if (client.ok()) return served(**client);
+  if (client.status().code() != absl::StatusCode::kNotFound &&
+      client.status().code() != absl::StatusCode::kUnavailable) {
+    return client.status();
+  }
+  absl::StatusOr<Shared> volume = Open(id);
+  // "Not found" is the answer of a volume about a snapshot, and not that there is no volume.
+  if (absl::IsNotFound(volume.status())) return absl::DataLossError(volume.status().message());
+  if (!volume.ok()) return volume.status();
+  Result result = opened(**volume);
+  // After a disk has failed, only a volume that is opened again is known to be sound.
+  if (absl::IsResourceExhausted(StatusOf(result)) || absl::IsUnavailable(StatusOf(result))) {
+    *volume = nullptr;
+    Release(id).IgnoreError();
+  }
+  return result;
+}
+
+absl::StatusOr<VolumeAccess::Shared> VolumeAccess::Open(const std::string& id) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(open_.begin(), open_.end(),
+                                  [&id](const auto& entry) { return entry.first == id; });
+  if (found != open_.end()) {
+    open_.splice(open_.begin(), open_, found);
+    return open_.front().second;
+  }
+  absl::StatusOr<std::unique_ptr<volume::TrackedVolume>> opened =
+      volume::TrackedVolume::Open(catalog_.VolumeFolder(id));
+  if (!opened.ok()) return opened.status();
+  open_.emplace_front(id, *std::move(opened));
+  Shared volume = open_.front().second;
+  CloseOld();
+  return volume;
+}
+
+// The oldest ones that are idle. A volume that is in use, or copies, stays.
+void VolumeAccess::CloseOld() {
+  for (auto at = open_.end(); at != open_.begin() && open_.size() > kMostOpen;) {
+    --at;
+    if (at->second.use_count() == 1 && at->second->status().copying == 0) at = open_.erase(at);
+  }
+}
+
+absl::Status VolumeAccess::Release(const std::string& id) {
+  Shared volume;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = std::find_if(open_.begin(), open_.end(),
+                                    [&id](const auto& entry) { return entry.first == id; });
+    if (found == open_.end()) return absl::OkStatus();
+    volume = std::move(found->second);
+    open_.erase(found);
+  }
+  return volume->Close();
+}
+
+absl::StatusOr<volume::SnapshotInfo> VolumeAccess::TakeSnapshot(const std::string& id,
+                                                                const std::string& snapshot) {
+  const auto take = [&snapshot](auto& volume) { return volume.TakeSnapshot(snapshot); };
+  return Ask<absl::StatusOr<volume::SnapshotInfo>>(id, take, take);
+}
+
+absl::StatusOr<volume::SnapshotInfo> VolumeAccess::FindSnapshot(const std::string& id,
+                                                                const std::string& snapshot) {
+  const auto find = [&snapshot](auto& volume) { return volume.FindSnapshot(snapshot); };
+  return Ask<absl::StatusOr<volume::SnapshotInfo>>(id, find, find);
+}
+
+absl::Status VolumeAccess::DeleteSnapshot(const std::string& id, const std::string& snapshot) {
+  const auto remove = [&snapshot](auto& volume) { return volume.DeleteSnapshot(snapshot); };
+  return Ask<absl::Status>(id, remove, remove);
+}
+
+absl::Status VolumeAccess::Resize(const std::string& id, uint64_t capacity) {
+  const auto resize = [capacity](auto& volume) { return volume.Resize(capacity); };
+  return Ask<absl::Status>(id, resize, resize);
+}
+
+absl::Status VolumeAccess::Discard(const std::string& id) {
+  struct stat data = {};
+  if (::stat((catalog_.VolumeFolder(id) + "/data").c_str(), &data) == 0 && data.st_blocks == 0) {
+    return absl::OkStatus();
+  }
+  const absl::StatusOr<Shared> volume = Open(id);
+  if (!volume.ok()) return volume.status();
+  if ((*volume)->status().copying > 0) {
+    return absl::UnavailableError("a snapshot of the volume is still being copied");
+  }
+  return (*volume)->Trim({0, (*volume)->capacity()}, volume::Durability::kFlushed);
+}
+
+}  // namespace cbt::driver

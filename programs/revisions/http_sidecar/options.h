@@ -1,0 +1,55 @@
+// What an HTTPS sidecar is configured with.
+#ifndef CBT_PROGRAMS_REVISIONS_HTTP_SIDECAR_OPTIONS_H_
+#define CBT_PROGRAMS_REVISIONS_HTTP_SIDECAR_OPTIONS_H_
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+
+#include "cbt/kube/config.h"
+#include "cbt/kube/options.h"
+#include "cbt/rpc/telemetry.h"
+#include "programs/revisions/aggregated/api/driver_discovery.h"
+#include "programs/revisions/http_server/server_options.h"
+
+namespace cbt::kube::http_sidecar {
+
+struct Options {
+  Config cluster = {};
+  ClientOptions client = {};
+  // Of a Secret's GET.
+  std::chrono::milliseconds api_timeout = std::chrono::seconds(5);
+
+  http_server::ServerOptions server = {};
+  // PEM of those who issue the certificates of callers, and the common name that a caller has.
+  // A caller with such a certificate may ask for any snapshot of the driver. Read again when it
+  // changes.
+  std::string client_ca_file = {};
+  std::string client_name = {};  // empty: any
+
+  std::string plugin = {};  // "unix:///csi/csi.sock"
+  // Of a short call to the plugin, and of a page.
+  std::chrono::milliseconds plugin_timeout = std::chrono::minutes(1);
+  std::chrono::milliseconds page_time = std::chrono::seconds(25);
+  // Pages that are made at once; four times as many wait, further ones get 429.
+  size_t threads = 8;
+
+  // What is published: the service or the URL, and the block size. Neither: nothing is.
+  aggregated::DriverDiscovery discovery = {};
+  std::string ca_file = {};  // see sidecar::Publication
+
+  // One of several processes serves, by this Lease.
+  bool leader_election = false;
+  std::string lease_namespace = {};
+  std::string lease = "cbt-http-sidecar";
+  std::string identity = {};  // empty: LeaderIdentity()
+
+  // "host:port" of /healthz, /livez, /readyz and /metrics; empty: none.
+  std::string http_endpoint = {};
+
+  rpc::LogSink* log = nullptr;  // may be null
+};
+
+}  // namespace cbt::kube::http_sidecar
+
+#endif  // CBT_PROGRAMS_REVISIONS_HTTP_SIDECAR_OPTIONS_H_

@@ -1,0 +1,119 @@
+#include "programs/revisions/sessions/driver_lookup.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "cbt/kube/snapshots.h"
+#include "programs/cluster/object_name.h"
+
+namespace cbt::kube::sessions {
+namespace {
+
+using DriverFinding = Finding<std::string>;
+
+bool BelongTogether(const VolumeSnapshot& snapshot, const VolumeSnapshotContent& content) {
+  return content.snapshot_namespace == snapshot.meta.name_space &&
+         content.snapshot_name == snapshot.meta.name && !snapshot.meta.uid.empty() &&
+         content.snapshot_uid == snapshot.meta.uid;
+}
+
+absl::StatusOr<DriverFinding> FindDriverOf(Client& client, const std::string& name_space,
+                                           const std::string& name) {
+  // The API server could take other texts for something else than a name.
+  if (!cluster::IsObjectName(name)) {
+    return DriverFinding{.refusal = absl::StrCat("'", name, "' is no name of a VolumeSnapshot")};
+  }
+  const auto snapshot = client.Get<VolumeSnapshot>(name_space, name);
+  if (absl::IsNotFound(snapshot.status())) {
+    return DriverFinding{.refusal = absl::StrCat("VolumeSnapshot ", name, " does not exist")};
+  }
+  if (!snapshot.ok()) return snapshot.status();
+  const std::string bound =
+      snapshot->status.has_value() ? snapshot->status->bound_content.value_or("") : "";
+  if (bound.empty()) {
+    return DriverFinding{.refusal = absl::StrCat("VolumeSnapshot ", name,
+                                                 " is not bound to a VolumeSnapshotContent")};
+  }
+  const auto content = client.Get<VolumeSnapshotContent>("", bound);
+  if (absl::IsNotFound(content.status())) {
+    return DriverFinding{.refusal = absl::StrCat("VolumeSnapshotContent ", bound,
+                                                 " of VolumeSnapshot ", name, " does not exist")};
+  }
+  if (!content.ok()) return content.status();
+  if (!BelongTogether(*snapshot, *content) || content->driver.empty()) {
+    return DriverFinding{.refusal = absl::StrCat("VolumeSnapshotContent ", bound,
+                                                 " does not belong to VolumeSnapshot ", name)};
+  }
+  return DriverFinding{.value = content->driver};
+}
+
+// Also keeps a driver's name from being read as a selector of its own.
+bool IsLabelValue(const std::string& text) {
+  const auto is_inner = [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
+  };
+  return !text.empty() && text.size() <= 63 && std::all_of(text.begin(), text.end(), is_inner) &&
+         absl::ascii_isalnum(static_cast<unsigned char>(text.front())) &&
+         absl::ascii_isalnum(static_cast<unsigned char>(text.back()));
+}
+
+std::string NameOf(const Object& object) { return std::string(object.name()); }
+
+}  // namespace
+
+absl::StatusOr<DriverFinding> FindDriver(Client& client, const std::string& name_space,
+                                         const std::vector<std::string>& snapshots) {
+  if (snapshots.empty()) return DriverFinding{.refusal = "spec.snapshots is empty"};
+  DriverFinding all;
+  for (const std::string& name : snapshots) {
+    absl::StatusOr<DriverFinding> one = FindDriverOf(client, name_space, name);
+    if (!one.ok() || !one->refusal.empty()) return one;
+    if (all.value.empty()) all.value = one->value;
+    if (one->value != all.value) {
+      return DriverFinding{
+          .refusal =
+              absl::StrCat("the VolumeSnapshots are of more than one driver: ", snapshots.front(),
+                           " of ", all.value, ", ", name, " of ", one->value)};
+    }
+  }
+  return all;
+}
+
+absl::StatusOr<Finding<cluster::SnapshotServicesConfiguration>> FindConfiguration(
+    Client& client, const std::string& driver) {
+  using ConfigurationFinding = Finding<cluster::SnapshotServicesConfiguration>;
+  if (!IsLabelValue(driver)) {
+    return ConfigurationFinding{
+        .refusal = absl::StrCat("the name of driver ", driver, " is no value of a label")};
+  }
+  const std::string label = absl::StrCat(AbslView(cluster::kDriverLabel), "=", driver);
+  ListOptions options;
+  options.label_selector = label;
+  const absl::StatusOr<ObjectList> list =
+      client.ListAll(cluster::kSnapshotServicesConfigurations, "", options);
+  if (!list.ok()) return list.status();
+  if (list->items.empty()) {
+    return ConfigurationFinding{
+        .refusal = absl::StrCat("no SnapshotServicesConfiguration has the label ", label)};
+  }
+  if (list->items.size() > 1) {
+    return ConfigurationFinding{
+        .refusal = absl::StrCat("more than one SnapshotServicesConfiguration has the label ", label,
+                                ": ", NameOf(list->items[0]), ", ", NameOf(list->items[1]))};
+  }
+  absl::StatusOr<cluster::SnapshotServicesConfiguration> configuration =
+      cluster::SnapshotServicesConfiguration::Decode(list->items.front());
+  if (!configuration.ok() || configuration->address.empty() || configuration->ca.empty() ||
+      !cluster::IsNamespaceName(configuration->driver_namespace)) {
+    return ConfigurationFinding{
+        .refusal = absl::StrCat("SnapshotServicesConfiguration ", NameOf(list->items[0]),
+                                " lacks an address, a CA or the driver's namespace")};
+  }
+  return ConfigurationFinding{.value = *std::move(configuration)};
+}
+
+}  // namespace cbt::kube::sessions

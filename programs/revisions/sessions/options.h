@@ -1,0 +1,45 @@
+// What a session manager is configured with.
+#ifndef CBT_PROGRAMS_REVISIONS_SESSIONS_OPTIONS_H_
+#define CBT_PROGRAMS_REVISIONS_SESSIONS_OPTIONS_H_
+
+#include <chrono>
+#include <string>
+
+#include "cbt/kube/config.h"
+#include "cbt/kube/options.h"
+#include "cbt/rpc/telemetry.h"
+#include "programs/revisions/http_server/server_options.h"
+
+namespace cbt::kube::sessions {
+
+struct Options {
+  Config cluster = {};
+  ClientOptions client = {};
+  // Of each request to the API server for a review.
+  std::chrono::milliseconds api_timeout = std::chrono::seconds(5);
+
+  // Of the webhook.
+  http_server::ServerOptions webhook = {};
+
+  // How long a session is open, from when its request was seen. At least 1 s.
+  std::chrono::seconds session_time = std::chrono::hours(1);
+  // How often expired sessions are looked for, and requests that are still pending.
+  std::chrono::milliseconds scan_time = std::chrono::seconds(10);
+  // Requests that are worked on at once.
+  size_t threads = 4;
+
+  // One of several processes acts, by this Lease; all of them answer the webhook.
+  bool leader_election = false;
+  std::string lease_namespace = {};
+  std::string lease = "cbt-session-manager";
+  std::string identity = {};  // empty: LeaderIdentity()
+
+  // "host:port" of /healthz, /livez, /readyz and /metrics; empty: none.
+  std::string http_endpoint = {};
+
+  rpc::LogSink* log = nullptr;  // may be null
+};
+
+}  // namespace cbt::kube::sessions
+
+#endif  // CBT_PROGRAMS_REVISIONS_SESSIONS_OPTIONS_H_

@@ -1,0 +1,261 @@
+#include "programs/sidecar/sidecar.h"
+
+#include <exception>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/watched_file.h"
+#include "base/wipe.h"
+#include "cbt/kube/client.h"
+#include "cbt/rpc/relay.h"
+#include "ops/event_log.h"
+#include "ops/http_page.h"
+#include "programs/cluster/component.h"
+#include "programs/cluster/driver.h"
+#include "programs/cluster/live_objects.h"
+#include "programs/cluster/plugin_identity.h"
+#include "programs/cluster/plugin_monitor.h"
+#include "programs/cluster/published_object.h"
+#include "programs/cluster/publisher.h"
+#include "programs/cluster/watched_objects.h"
+#include "programs/sidecar/audience.h"
+#include "programs/sidecar/authenticator.h"
+#include "programs/sidecar/authorizer.h"
+#include "programs/sidecar/class_secrets.h"
+#include "programs/sidecar/cluster_sessions.h"
+#include "programs/sidecar/operations.h"
+#include "programs/sidecar/resolver.h"
+
+namespace cbt::kube::sidecar {
+namespace {
+
+// Requests for callers are few and short, and must not wait for lists.
+ClientOptions ForCallers(ClientOptions options, bool limited) {
+  if (!limited) options.qps = 0;
+  options.max_waiting = 1024;
+  return options;
+}
+
+// The token that this process shows to the API server is for that: its audiences are the API
+// server's.
+std::vector<std::string> OwnAudiences(const Config& cluster) {
+  if (cluster.token_file.empty()) return AudiencesOf(cluster.token.Reveal());
+  absl::StatusOr<std::string> token = ReadSmallFile(cluster.token_file);
+  if (!token.ok()) return {};
+  const Wiper wiper(*token);
+  return AudiencesOf(*token);
+}
+
+absl::Status CheckOptions(const Options& options) {
+  if (options.plugin_timeout.count() <= 0) {
+    return absl::InvalidArgumentError("timeout: expected more than 0");
+  }
+  const bool publishes = !options.publication.address.empty() || !options.sessions.address.empty();
+  if (publishes && options.relay.tls.certificate_file.empty()) {
+    return absl::InvalidArgumentError("publish: needs the file of a certificate");
+  }
+  if (!options.sessions.address.empty() && options.sessions.name_space.empty()) {
+    return absl::InvalidArgumentError("publish sessions: needs the namespace of their data");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+class Sidecar::Impl {
+ public:
+  explicit Impl(Options options)
+      : options_(std::move(options)), log_(options_.log), operations_(driver_) {}
+
+  ~Impl() {
+    Shutdown(std::chrono::milliseconds(0));
+    monitor_.reset();
+    publisher_.reset();
+    session_publisher_.reset();
+    if (watched_ != nullptr) watched_->Stop();
+    if (sessions_ != nullptr) sessions_->Stop();
+    if (live_.has_value()) live_->Stop();
+    // Ends what is still asked of the API server; its answers find everything else in place.
+    background_client_.reset();
+    client_.reset();
+    relay_.reset();
+    page_.reset();
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  absl::Status Start() {
+    if (absl::Status status = CheckOptions(options_); !status.ok()) return status;
+    if (absl::Status status = StartHttp(); !status.ok()) return status;
+    if (absl::Status status = StartClients(); !status.ok()) return status;
+    if (absl::Status status = StartRelay(); !status.ok()) return status;
+    return StartMonitor();
+  }
+
+  bool ready() const noexcept { return driver_.ready() && !draining_; }
+  absl::Status failure() const { return monitor_->failure(); }
+  const rpc::Relay& relay() const noexcept { return *relay_; }
+  int http_port() const noexcept { return page_ == nullptr ? 0 : page_->port(); }
+  std::string driver() const { return driver_.name(); }
+
+  void Shutdown(std::chrono::milliseconds grace) {
+    draining_ = true;
+    if (relay_ != nullptr) relay_->Shutdown(grace);
+  }
+
+ private:
+  absl::Status StartHttp() {
+    absl::StatusOr<std::unique_ptr<ops::HttpPage>> page = cluster::ServePages(
+        options_.http_endpoint, [this](std::string_view path) { return Page(path); });
+    if (!page.ok()) return page.status();
+    page_ = *std::move(page);
+    return absl::OkStatus();
+  }
+
+  std::optional<ops::HttpAnswer> Page(std::string_view path) const {
+    if (path == "/health") return cluster::ProbeAnswer(ready() ? "" : "not ready");
+    if (path == options_.metrics_path) return ops::HttpAnswer{.text = operations_.Text()};
+    return std::nullopt;
+  }
+
+  absl::Status StartClients() {
+    absl::StatusOr<std::unique_ptr<Client>> client = Client::Create(
+        options_.cluster.Copy(), ForCallers(options_.client, options_.limit_callers));
+    if (!client.ok()) return client.status();
+    client_ = *std::move(client);
+    client = Client::Create(options_.cluster.Copy(), options_.client);
+    if (!client.ok()) return client.status();
+    background_client_ = *std::move(client);
+    absl::StatusOr<std::unique_ptr<cluster::WatchedObjects>> watched =
+        cluster::WatchedObjects::Create(*background_client_);
+    if (!watched.ok()) return watched.status();
+    watched_ = *std::move(watched);
+    live_.emplace(*client_, options_.api_timeout, log_);
+    return StartSessions();
+  }
+
+  absl::Status StartSessions() {
+    if (options_.sessions.name_space.empty()) return absl::OkStatus();
+    absl::StatusOr<std::unique_ptr<ClusterSessions>> sessions = ClusterSessions::Create(
+        *background_client_, *client_, options_.sessions.name_space, options_.api_timeout, log_);
+    if (!sessions.ok()) return sessions.status();
+    sessions_ = *std::move(sessions);
+    return absl::OkStatus();
+  }
+
+  absl::Status StartRelay() {
+    const bool publishes = !options_.publication.address.empty();
+    audience_.emplace(options_.audience, publishes, driver_, *watched_, *live_,
+                      OwnAudiences(options_.cluster), log_);
+    authenticator_.emplace(*client_, *audience_, options_.api_timeout, log_);
+    authorizer_.emplace(*client_, options_.api_timeout, log_);
+    resolver_.emplace(driver_, *watched_, *live_, options_.base_policy, options_.missing_code,
+                      log_);
+    secrets_.emplace(*client_, driver_, *watched_, *live_, options_.api_timeout, log_);
+    rpc::RelayOptions relay = options_.relay;
+    relay.service.access = {.authenticator = &*authenticator_,
+                            .authorizer = &*authorizer_,
+                            .resolver = &*resolver_,
+                            .secrets = &*secrets_,
+                            .reports_denied = true};
+    relay.service.base_is_handle = options_.base_policy != BasePolicy::kName;
+    if (sessions_ != nullptr) relay.service.sessions = sessions_.get();
+    relay.serving = false;
+    relay.service.telemetry = {.observer = &operations_, .log = options_.log};
+    absl::StatusOr<std::unique_ptr<rpc::Relay>> started = rpc::Relay::Start(relay);
+    constexpr std::string_view kEveryAddress = "[::]:";
+    if (absl::IsUnavailable(started.status()) && relay.listen.starts_with(kEveryAddress)) {
+      // A machine without IPv6.
+      relay.listen = "0.0.0.0:" + relay.listen.substr(kEveryAddress.size());
+      started = rpc::Relay::Start(relay);
+    }
+    if (!started.ok()) return started.status();
+    relay_ = *std::move(started);
+    return absl::OkStatus();
+  }
+
+  absl::Status StartMonitor() {
+    absl::StatusOr<std::unique_ptr<cluster::PluginIdentity>> plugin =
+        cluster::PluginIdentity::Create(
+            options_.relay.plugin, options_.relay.plugin_tls, options_.plugin_timeout,
+            [this](std::string_view method, absl::StatusCode code, std::chrono::nanoseconds time) {
+              operations_.OnCall(method, code, time);
+            });
+    if (!plugin.ok()) return plugin.status();
+    monitor_ = std::make_unique<cluster::PluginMonitor>(
+        *std::move(plugin), driver_, log_, [this](bool ready) { relay_->SetServing(ready); });
+    StartPublishers();
+    return absl::OkStatus();
+  }
+
+  void StartPublishers() {
+    const auto publish = [this](std::unique_ptr<const cluster::PublishedObject> object) {
+      return std::make_unique<cluster::Publisher>(*background_client_, std::move(object), driver_,
+                                                  options_.publication.ca_file,
+                                                  options_.relay.tls.certificate_file, log_);
+    };
+    if (!options_.publication.address.empty()) {
+      publisher_ = publish(std::make_unique<cluster::PublishedService>(
+          *watched_, options_.publication.address, options_.audience));
+    }
+    const SessionOptions& sessions = options_.sessions;
+    if (!sessions.address.empty()) {
+      session_publisher_ = publish(std::make_unique<cluster::PublishedConfiguration>(
+          sessions.address, sessions.configuration, sessions.name_space));
+    }
+  }
+
+  const Options options_;
+  ops::EventLog log_;
+  cluster::Driver driver_;
+  Operations operations_;
+  std::atomic<bool> draining_ = false;
+
+  // Used by what the clients answer, so they outlive them.
+  std::unique_ptr<cluster::WatchedObjects> watched_;
+  std::unique_ptr<ClusterSessions> sessions_;
+  std::optional<cluster::LiveObjects> live_;
+  std::optional<Audience> audience_;
+  std::optional<TokenReviewer> authenticator_;
+  std::optional<AccessReviewer> authorizer_;
+  std::optional<ObjectResolver> resolver_;
+  std::optional<ClassSecrets> secrets_;
+
+  // In the order of their beginnings; ~Impl() says in which they end.
+  std::unique_ptr<ops::HttpPage> page_;
+  std::unique_ptr<Client> client_;             // for callers
+  std::unique_ptr<Client> background_client_;  // for watches and publishing
+  std::unique_ptr<rpc::Relay> relay_;
+  std::unique_ptr<cluster::PluginMonitor> monitor_;
+  std::unique_ptr<cluster::Publisher> publisher_;
+  std::unique_ptr<cluster::Publisher> session_publisher_;
+};
+
+absl::StatusOr<std::unique_ptr<Sidecar>> Sidecar::Start(Options options) {
+  return cluster::Start<Impl, Sidecar>(std::move(options), [](std::unique_ptr<Impl> impl) {
+    return std::unique_ptr<Sidecar>(new Sidecar(std::move(impl)));
+  });
+}
+
+Sidecar::Sidecar(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+Sidecar::~Sidecar() = default;
+
+bool Sidecar::ready() const noexcept { return impl_->ready(); }
+
+absl::Status Sidecar::failure() const { return impl_->failure(); }
+
+const std::string& Sidecar::address() const noexcept { return impl_->relay().address(); }
+
+int Sidecar::port() const noexcept { return impl_->relay().port(); }
+
+int Sidecar::http_port() const noexcept { return impl_->http_port(); }
+
+std::string Sidecar::driver() const { return impl_->driver(); }
+
+void Sidecar::Shutdown(std::chrono::milliseconds grace) { impl_->Shutdown(grace); }
+
+}  // namespace cbt::kube::sidecar

@@ -1,0 +1,116 @@
+#include "programs/volume/snapshot_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/directory.h"
+#include "cbt/change_chain.h"
+#include "map/chain/chain_access.h"
+#include "programs/volume/snapshot_copy.h"
+#include "programs/volume/volume_folder.h"
+#include "programs/volume/volume_manifest.h"
+
+namespace cbt::volume {
+
+class SnapshotReader::Core {
+ public:
+  Core(std::string path, VolumeManifest manifest, Folder snapshots)
+      : path(std::move(path)), manifest(std::move(manifest)), snapshots(std::move(snapshots)) {}
+
+  const SnapshotRecord* Find(std::string_view id) const noexcept {
+    const auto found = std::find_if(records.begin(), records.end(),
+                                    [id](const auto& record) { return record.info.id == id; });
+    return found == records.end() ? nullptr : &*found;
+  }
+
+  // Of a snapshot that is ready.
+  absl::StatusOr<std::string> NameOf(std::string_view id) const {
+    const SnapshotRecord* const record = Find(id);
+    if (record == nullptr) return NoSnapshot(id);
+    if (!record->info.ready) return NotReady(id);
+    return record->name;
+  }
+
+  const std::string path;
+  const VolumeManifest manifest;
+  const Folder snapshots;
+  std::unique_ptr<const ChangeChain> chain;
+  std::vector<SnapshotRecord> records;
+  std::vector<SnapshotInfo> infos;
+};
+
+SnapshotReader::SnapshotReader(std::unique_ptr<Core> core) : core_(std::move(core)) {}
+SnapshotReader::~SnapshotReader() = default;
+
+absl::StatusOr<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const std::string& folder) {
+  absl::StatusOr<Folder> opened = Folder::Open(folder);
+  if (!opened.ok()) return opened.status();
+  absl::StatusOr<VolumeManifest> manifest = ReadVolumeManifest(*opened);
+  if (!manifest.ok()) return manifest.status();
+  const auto lost = [](absl::Status status) {
+    return absl::IsNotFound(status) ? absl::DataLossError(status.message()) : status;
+  };
+  // The chain first: a snapshot that is deleted meanwhile is not listed.
+  const absl::StatusOr<Folder> chain_folder = opened->OpenFolder(kChainName);
+  if (!chain_folder.ok()) return lost(chain_folder.status());
+  absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
+      OpenChainIn(*chain_folder, ChangeChain::Access::kRead);
+  if (!chain.ok()) return lost(chain.status());
+  const absl::StatusOr<Folder> snapshots = opened->OpenFolder(kSnapshotsName);
+  if (!snapshots.ok()) return lost(snapshots.status());
+  const absl::StatusOr<Folder> copying = opened->OpenFolder(kCopyingName);
+  if (!copying.ok()) return lost(copying.status());
+  auto core = std::make_unique<Core>(folder, *std::move(manifest), *snapshots);
+  core->chain = *std::move(chain);
+  for (const ChainSnapshot& entry : core->chain->snapshots()) {
+    if (IdOf(entry.id).empty()) continue;
+    // First where it is while it is copied: it moves from there.
+    absl::StatusOr<SnapshotInfo> being_copied = SnapshotCopy::ReadInfo(*copying, entry.id);
+    absl::StatusOr<SnapshotInfo> info = ReadSnapshotFile(*snapshots, entry.id);
+    if (absl::IsNotFound(info.status())) info = std::move(being_copied);
+    if (absl::IsNotFound(info.status())) continue;
+    if (!info.ok()) return info.status();
+    if (info->size != entry.capacity) {
+      return absl::DataLossError(absl::StrCat(snapshots->Shown(entry.id), ": has ", info->size,
+                                              " bytes, the snapshot had ", entry.capacity));
+    }
+    core->records.push_back({entry.id, *std::move(info)});
+  }
+  DropSuperseded(core->records);
+  for (const SnapshotRecord& record : core->records) core->infos.push_back(record.info);
+  return std::unique_ptr<SnapshotReader>(new SnapshotReader(std::move(core)));
+}
+
+const std::string& SnapshotReader::name() const noexcept { return core_->manifest.name; }
+uint64_t SnapshotReader::capacity() const noexcept { return core_->manifest.capacity; }
+uint64_t SnapshotReader::granularity() const noexcept { return core_->manifest.granularity; }
+const std::vector<SnapshotInfo>& SnapshotReader::snapshots() const noexcept { return core_->infos; }
+
+absl::StatusOr<SnapshotInfo> SnapshotReader::Find(std::string_view id) const {
+  const SnapshotRecord* const record = core_->Find(id);
+  if (record == nullptr) return NoSnapshot(id);
+  return record->info;
+}
+
+absl::StatusOr<std::string> SnapshotReader::PathOf(std::string_view id) const {
+  const absl::StatusOr<std::string> name = core_->NameOf(id);
+  if (!name.ok()) return name.status();
+  return PathOfSnapshot(core_->path, core_->snapshots, *name);
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> SnapshotReader::Delta(std::string_view base,
+                                                                    std::string_view target) const {
+  for (const std::string_view id : {base, target}) {
+    if (absl::StatusOr<std::string> name = core_->NameOf(id); !name.ok()) return name.status();
+  }
+  return core_->chain->Delta(core_->Find(base)->name, core_->Find(target)->name);
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> SnapshotReader::Allocated(std::string_view id) const {
+  const absl::StatusOr<std::string> name = core_->NameOf(id);
+  if (!name.ok()) return name.status();
+  return AllocatedIn(core_->snapshots, *name, id, granularity());
+}
+
+}  // namespace cbt::volume

@@ -1,0 +1,187 @@
+// Making and deleting volumes. The manifest comes last and goes first: a folder without one is no
+// volume, whatever else is in it.
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
+#include "cbt/change_chain.h"
+#include "cbt/change_tracker.h"
+#include "map/chain/chain_access.h"
+#include "map/tracker/tracker_access.h"
+#include "programs/volume/data_stamp.h"
+#include "programs/volume/file_copy.h"
+#include "programs/volume/tracked_volume.h"
+#include "programs/volume/volume_folder.h"
+#include "programs/volume/volume_manifest.h"
+
+namespace cbt::volume {
+namespace {
+
+constexpr char kLockName[] = "LOCK";  // of FolderClaim
+
+absl::StatusOr<std::string> RandomName() {
+  std::array<char, 16> bytes;
+  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    return FileError("getrandom", errno);
+  }
+  return absl::BytesToHexString({bytes.data(), bytes.size()});
+}
+
+bool IsOfVolume(std::string_view name) {
+  return name == kManifestName || name == kDataName || name == kChainName ||
+         name == kSnapshotsName || name == kCopyingName || name == kClosedName ||
+         name == kRevertName || name == kLockName || name.starts_with(kTrackerPrefix) ||
+         (name.starts_with(".") && name.ends_with(kPartialExtension));
+}
+
+absl::Status CheckOnlyVolume(const Folder& folder) {
+  absl::StatusOr<std::vector<std::string>> names = folder.List();
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) {
+    if (IsOfVolume(name)) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat(folder.Shown(name), ": is no part of a volume, so the folder stays as it is"));
+  }
+  return absl::OkStatus();
+}
+
+// Removes everything but the lock, the manifest first.
+absl::Status Clear(const Folder& folder) {
+  if (!folder.Remove(kManifestName)) return FileError(folder.Shown(kManifestName), errno);
+  if (absl::Status status = folder.Sync(); !status.ok()) return status;
+  absl::StatusOr<std::vector<std::string>> names = folder.List();
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) {
+    if (name == kLockName) continue;
+    if (absl::Status status = folder.RemoveTree(name); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MakeData(const Folder& folder, uint64_t capacity, const std::string& image) {
+  const OwnedDescriptor data(Retry([&] {
+    return ::openat(folder.descriptor(), kDataName, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
+                    S_IRUSR | S_IWUSR | S_IRGRP);
+  }));
+  if (!data.has_value()) return FileError(folder.Shown(kDataName), errno);
+  if (!image.empty()) {
+    const OwnedDescriptor from(OpenFile(image, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    if (!from.has_value()) return FileError(image, errno);
+    const off_t size = ::lseek(from.number(), 0, SEEK_END);
+    if (size < 0) return FileError(image, errno);
+    if (static_cast<uint64_t>(size) > capacity) {
+      return absl::OutOfRangeError(
+          absl::StrCat(image, ": has ", size, " bytes, more than the volume's ", capacity));
+    }
+    int error = CloneFile(from.number(), data.number());
+    if (CannotClone(error)) {
+      error = CopyRange(from.number(), data.number(), {0, static_cast<uint64_t>(size)},
+                        CopyTarget::kZeros);
+    }
+    if (error != 0) return FileError(folder.Shown(kDataName), error);
+  }
+  if (::ftruncate(data.number(), static_cast<off_t>(capacity)) != 0 ||
+      ::fsync(data.number()) != 0) {
+    return FileError(folder.Shown(kDataName), errno);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MakeTracker(const Folder& folder, const VolumeManifest& manifest) {
+  const absl::StatusOr<Folder> made = folder.MakeFolder(TrackerName(manifest.tracker), false);
+  if (!made.ok()) return made.status();
+  TrackerOptions options;
+  options.geometry = {.capacity = manifest.capacity, .granularity = manifest.granularity};
+  options.volume = manifest.name;
+  options.base = kOriginName;
+  options.region_bytes = manifest.region_bytes;
+  absl::StatusOr<std::unique_ptr<ChangeTracker>> tracker = TrackerAccess::Create(options, *made);
+  if (!tracker.ok()) return tracker.status();
+  return (*tracker)->Close();
+}
+
+absl::Status Make(const Folder& folder, const VolumeManifest& manifest, const std::string& image) {
+  if (absl::Status status = MakeData(folder, manifest.capacity, image); !status.ok()) {
+    return status;
+  }
+  for (const char* const name : {kSnapshotsName, kCopyingName}) {
+    const absl::StatusOr<Folder> made = folder.MakeFolder(name, /*sync=*/false);
+    if (!made.ok()) return made.status();
+  }
+  if (absl::Status status = MakeTracker(folder, manifest); !status.ok()) return status;
+  const absl::StatusOr<Folder> chain_folder = folder.MakeFolder(kChainName, /*sync=*/false);
+  if (!chain_folder.ok()) return chain_folder.status();
+  // The tracker has checked the names.
+  const absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
+      CreateChainIn(*chain_folder, manifest.name, manifest.granularity,
+                    {.id = kOriginName, .capacity = manifest.capacity});
+  if (!chain.ok()) return chain.status();
+  if (absl::Status status = folder.Sync(); !status.ok()) return status;
+  return WriteVolumeManifest(folder, manifest);
+}
+
+}  // namespace
+
+absl::Status TrackedVolume::Create(const std::string& folder, uint64_t capacity,
+                                   const CreateOptions& options) {
+  if (capacity == 0 || capacity > kMaxCapacity) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a volume has 1 to ", kMaxCapacity, " bytes, not ", capacity));
+  }
+  if (!IsPowerOfTwo(options.granularity) || options.granularity < 512 ||
+      options.granularity > 64 * kMiB) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "granularity ", options.granularity, " is not a power of two from 512 bytes to 64 MiB"));
+  }
+  VolumeManifest manifest{.name = options.name,
+                          .capacity = capacity,
+                          .granularity = options.granularity,
+                          .region_bytes = options.region_bytes,
+                          .tracker = 1};
+  if (manifest.name.empty()) {
+    absl::StatusOr<std::string> name = RandomName();
+    if (!name.ok()) return name.status();
+    manifest.name = *std::move(name);
+  }
+  if (absl::Status status = MakeFolder(folder, /*sync=*/true); !status.ok()) return status;
+  const absl::StatusOr<Folder> opened = Folder::Open(folder);
+  if (!opened.ok()) return opened.status();
+  const absl::StatusOr<std::unique_ptr<FolderClaim>> claim = FolderClaim::Take(*opened);
+  if (!claim.ok()) return claim.status();
+  const absl::StatusOr<bool> made = opened->Has(kManifestName);
+  if (!made.ok()) return made.status();
+  if (*made) return absl::AlreadyExistsError(absl::StrCat(folder, ": there is a volume"));
+  if (absl::Status status = CheckOnlyVolume(*opened); !status.ok()) return status;
+  if (absl::Status status = Clear(*opened); !status.ok()) return status;
+  absl::Status status = Make(*opened, manifest, options.image);
+  // What was made takes space, which may be what is missing.
+  if (!status.ok()) Clear(*opened).IgnoreError();
+  return status;
+}
+
+absl::Status TrackedVolume::Remove(const std::string& folder) {
+  {
+    const absl::StatusOr<Folder> opened = Folder::Open(folder);
+    if (!opened.ok()) return opened.status();
+    const absl::StatusOr<std::unique_ptr<FolderClaim>> claim = FolderClaim::Take(*opened);
+    if (!claim.ok()) return claim.status();
+    if (absl::Status status = CheckOnlyVolume(*opened); !status.ok()) return status;
+    if (absl::Status status = Clear(*opened); !status.ok()) return status;
+    if (!opened->Remove(kLockName)) return FileError(opened->Shown(kLockName), errno);
+  }
+  std::error_code error;
+  std::filesystem::remove(folder, error);
+  return error ? FileError(folder, error.value()) : absl::OkStatus();
+}
+
+}  // namespace cbt::volume

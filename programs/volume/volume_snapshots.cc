@@ -1,0 +1,406 @@
+// Snapshots of an open volume.
+//
+// What exists is decided by files: a snapshot is there once its file has its name in snapshots/ or
+// its copy has begun, and gone once that is removed. Chain and tracker follow: FinishEpoch() and
+// RemoveHidden() bring them in line, now, at the next call, or at the next Open().
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "programs/volume/file_copy.h"
+#include "programs/volume/volume_core.h"
+
+namespace cbt::volume {
+namespace {
+
+int64_t Now() noexcept {
+  timespec now = {};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return ToNanoseconds(now);
+}
+
+// Holds the gate for a scope, and keeps the longest time for which that was done.
+class TimedHold {
+ public:
+  TimedHold(WriteGate& gate, std::atomic<uint64_t>& longest)
+      : longest_(longest), begin_(std::chrono::steady_clock::now()), hold_(std::in_place, gate) {}
+  ~TimedHold() {
+    hold_.reset();
+    const auto held = std::chrono::steady_clock::now() - begin_;
+    const auto held_ns =
+        static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(held).count());
+    longest_.store(std::max(longest_.load(), held_ns));
+  }
+  TimedHold(const TimedHold&) = delete;
+  TimedHold& operator=(const TimedHold&) = delete;
+
+ private:
+  std::atomic<uint64_t>& longest_;
+  const std::chrono::steady_clock::time_point begin_;
+  std::optional<GateHold> hold_;
+};
+
+}  // namespace
+
+absl::StatusOr<bool> TrackedVolume::Core::HasFile(const std::string& name) const {
+  for (const std::shared_ptr<SnapshotCopy>& copy : copies_) {
+    if (copy->name() == name) return true;
+  }
+  return snapshot_files_->Has(name);
+}
+
+absl::StatusOr<SnapshotInfo> TrackedVolume::Core::InfoOf(const std::string& name) const {
+  for (const std::shared_ptr<SnapshotCopy>& copy : copies_) {
+    if (copy->name() == name) return copy->info();
+  }
+  return ReadSnapshotFile(*snapshot_files_, name);
+}
+
+absl::Status TrackedVolume::Core::FinishEpoch() {
+  const std::vector<ChangeTracker::Epoch> epochs = tracker_->epochs();
+  if (epochs.size() < 2) return absl::OkStatus();
+  const std::string& name = epochs[1].base;
+  if (!epochs[0].closed) {
+    const absl::StatusOr<bool> has = HasFile(name);
+    if (!has.ok()) return has.status();
+    if (!*has) return tracker_->CancelEpoch();
+  }
+  const absl::StatusOr<ChangeMap> map = tracker_->CloseEpoch();
+  if (!map.ok()) return map.status();
+  const bool recorded = std::any_of(records_.begin(), records_.end(),
+                                    [&name](const auto& record) { return record.name == name; });
+  if (!chain_->Contains(name) || !recorded) {
+    absl::StatusOr<SnapshotInfo> info = InfoOf(name);
+    if (!info.ok() && !absl::IsNotFound(info.status())) return info.status();
+    const std::unique_lock<std::shared_mutex> lock(chain_mutex_);
+    // An Append() that failed only while it was synced has put it into the chain nevertheless.
+    if (!chain_->Contains(name)) {
+      if (absl::Status status = chain_->Append(*map); !status.ok()) return status;
+    }
+    if (info.ok() && !recorded) records_.push_back({name, *std::move(info)});
+  }
+  return tracker_->Acknowledge(map->identity());
+}
+
+absl::Status TrackedVolume::Core::RemoveHidden() {
+  const std::vector<ChainSnapshot> entries = chain_->snapshots();
+  auto record = records_.begin();
+  for (size_t i = 0; i + 1 < entries.size(); ++i) {
+    if (record != records_.end() && record->name == entries[i].id) {
+      ++record;
+      continue;
+    }
+    const std::unique_lock<std::shared_mutex> lock(chain_mutex_);
+    if (absl::Status status = chain_->Remove(entries[i].id); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+// Requires: admin_.
+void TrackedVolume::Core::SetCopies(Copies copies) {
+  const TimedHold hold(gate_, longest_hold_ns_);
+  copies_ = std::move(copies);
+}
+
+// Requires: admin_. The thread that copies works on copies_ from here on. Copying begins once every
+// write preserves what it changes: the copy would be of two times otherwise.
+void TrackedVolume::Core::ContinueCopies() {
+  {
+    const std::lock_guard<std::mutex> lock(work_mutex_);
+    to_copy_ = copies_;
+  }
+  work_changed_.notify_all();
+}
+
+// False if files can't be cloned here.
+absl::StatusOr<bool> TrackedVolume::Core::Clone(const std::string& name) {
+  copying_files_->Remove(name.c_str());
+  const OwnedDescriptor clone(Retry([&] {
+    return ::openat(copying_files_->descriptor(), name.c_str(),
+                    O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR | S_IRGRP);
+  }));
+  if (!clone.has_value()) return FileError(copying_files_->Shown(name), errno);
+  int error = 0;
+  int64_t created_ns = 0;
+  {
+    const TimedHold hold(gate_, longest_hold_ns_);
+    created_ns = Now();
+    error = CloneFile(data_.number(), clone.number());
+  }
+  const bool cannot = CannotClone(error);
+  const timespec created = ToTimespec(created_ns);
+  const timespec times[2] = {created, created};
+  if (error == 0 && ::futimens(clone.number(), times) != 0) error = errno;
+  if (error == 0 && ::fchmod(clone.number(), S_IRUSR | S_IRGRP) != 0) error = errno;
+  if (error == 0 && ::fsync(clone.number()) != 0) error = errno;
+  if (error == 0 && ::renameat(copying_files_->descriptor(), name.c_str(),
+                               snapshot_files_->descriptor(), name.c_str()) != 0) {
+    error = errno;
+  }
+  if (error == 0) {
+    clones_.store(true);
+    return true;
+  }
+  copying_files_->Remove(name.c_str());
+  if (cannot) return false;
+  return FileError(copying_files_->Shown(name), error);
+}
+
+absl::Status TrackedVolume::Core::StartCopy(const std::string& name) {
+  absl::StatusOr<std::shared_ptr<SnapshotCopy>> copy =
+      SnapshotCopy::Begin(*copying_files_, name, capacity(), Now(), data_.number());
+  if (!copy.ok()) return copy.status();
+  Copies copies = copies_;
+  copies.push_back(*std::move(copy));
+  SetCopies(std::move(copies));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SnapshotInfo> TrackedVolume::Core::TakeSnapshot(const std::string& id) {
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  if (absl::Status status = CheckSnapshotId(id); !status.ok()) return status;
+  const std::lock_guard<std::mutex> admin(admin_);
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  if (absl::Status status = FinishEpoch(); !status.ok()) return status;
+  if (const SnapshotRecord* const record = FindRecord(id); record != nullptr) return record->info;
+
+  // What is dirty is written now, so that little is left for later.
+  if (absl::Status status = Sync(); !status.ok()) return status;
+  const std::string name = NameFor(*chain_, id);
+  if (absl::Status status = tracker_->OpenEpoch(name); !status.ok()) {
+    FinishEpoch().IgnoreError();  // repeated by the next call
+    return status;
+  }
+  // Once more what was written meanwhile. Cloning would write it while writes are held. And a copy
+  // that continues after a loss of power takes from `data` what is in this snapshot: no write that
+  // counts before it only may be lost.
+  absl::Status taken = Sync();
+  absl::StatusOr<bool> cloned = false;
+  if (taken.ok() && !options_.always_copy && !cannot_clone_) {
+    cloned = Clone(name);
+    taken = cloned.status();
+    if (taken.ok()) cannot_clone_ = !*cloned;
+  }
+  if (taken.ok() && !*cloned) taken = StartCopy(name);
+  // Both names: the snapshot's, and the one that is gone.
+  if (taken.ok()) taken = snapshot_files_->Sync();
+  if (taken.ok()) taken = copying_files_->Sync();
+  if (absl::Status finished = FinishEpoch(); taken.ok()) taken = finished;
+  if (taken.ok()) {
+    if (absl::Status status = RemoveHidden(); !status.ok()) NoteError(status);
+  }
+  // Only now: a copy that fills the disk must not take the room of the chain's files.
+  ContinueCopies();
+  if (!taken.ok()) return taken;
+  replaced_ = absl::OkStatus();
+  const SnapshotRecord* const record = FindRecord(id);
+  if (record == nullptr) return absl::InternalError("the snapshot is not in the chain");
+  return record->info;
+}
+
+absl::Status TrackedVolume::Core::DeleteSnapshot(const std::string& id) {
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  if (absl::Status status = CheckSnapshotId(id); !status.ok()) return status;
+  const std::lock_guard<std::mutex> admin(admin_);
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  // It may be the one that could not be brought into the chain; then it has no record.
+  const absl::Status finished = FinishEpoch();
+  std::string name = id;
+  if (const SnapshotRecord* const record = FindRecord(id); record != nullptr) {
+    name = record->name;
+  } else if (finished.ok()) {
+    return absl::OkStatus();
+  } else if (const auto epochs = tracker_->epochs();
+             epochs.size() == 2 && IdOf(epochs[1].base) == id) {
+    name = epochs[1].base;
+  }
+  for (const std::shared_ptr<SnapshotCopy>& copy : copies_) {
+    if (copy->name() != name) continue;
+    return DropCopy(std::shared_ptr<SnapshotCopy>(copy));
+  }
+  // This also makes room for what the chain has to write, if the disk is full.
+  if (!snapshot_files_->Remove(name.c_str())) {
+    return FileError(snapshot_files_->Shown(name), errno);
+  }
+  if (absl::Status status = snapshot_files_->Sync(); !status.ok()) return status;
+  {
+    const std::unique_lock<std::shared_mutex> lock(chain_mutex_);
+    std::erase_if(records_, [&](const SnapshotRecord& record) { return record.name == name; });
+  }
+  absl::Status status = FinishEpoch();
+  if (status.ok()) status = RemoveHidden();
+  if (!status.ok()) NoteError(status);
+  return absl::OkStatus();
+}
+
+// Drops a snapshot that is being copied.
+absl::Status TrackedVolume::Core::DropCopy(const std::shared_ptr<SnapshotCopy>& copy) {
+  // As long as there are files, a kill brings the copy back, and writers must preserve regions.
+  if (!RemoveCopyFiles(*copying_files_, copy->name())) {
+    return FileError(copying_files_->Shown(copy->name()), errno);
+  }
+  Copies copies = copies_;
+  std::erase(copies, copy);
+  SetCopies(std::move(copies));
+  ContinueCopies();
+  {
+    const std::unique_lock<std::shared_mutex> lock(chain_mutex_);
+    std::erase_if(records_,
+                  [&](const SnapshotRecord& record) { return record.name == copy->name(); });
+  }
+  absl::Status status = FinishEpoch();
+  if (status.ok()) status = RemoveHidden();
+  if (!status.ok()) NoteError(status);
+  return absl::OkStatus();
+}
+
+// Gives a copy that is complete its name among the snapshots.
+absl::Status TrackedVolume::Core::Publish(const std::shared_ptr<SnapshotCopy>& copy) {
+  const std::string& name = copy->name();
+  if (::renameat(copying_files_->descriptor(), name.c_str(), snapshot_files_->descriptor(),
+                 name.c_str()) != 0) {
+    return FileError(copying_files_->Shown(name), errno);
+  }
+  if (absl::Status status = snapshot_files_->Sync(); !status.ok()) return status;
+  // Not before: a copy that is found without its list is dropped. And for good: a later copy may
+  // have this name. If it can't be removed, the next Open() or copy removes it.
+  copying_files_->Remove(CopiedName(name).c_str());
+  return copying_files_->Sync();
+}
+
+void TrackedVolume::Core::FinishCopy(const std::shared_ptr<SnapshotCopy>& copy) {
+  absl::Status status = copy->Finish();
+  const std::lock_guard<std::mutex> admin(admin_);
+  if (std::find(copies_.begin(), copies_.end(), copy) == copies_.end()) return;  // deleted
+  if (status.ok()) status = Publish(copy);
+  if (!status.ok()) {
+    NoteError(status);
+    snapshot_files_->Remove(copy->name().c_str());
+    // If even that fails, its data is never complete, and it can be deleted.
+    if (status = DropCopy(copy); !status.ok()) {
+      NoteError(status);
+      AskForRepair(status);
+      const std::lock_guard<std::mutex> lock(work_mutex_);
+      std::erase(to_copy_, copy);
+    }
+    return;
+  }
+  {
+    const std::unique_lock<std::shared_mutex> lock(chain_mutex_);
+    for (SnapshotRecord& record : records_) {
+      if (record.name == copy->name()) record.info.ready = true;
+    }
+  }
+  Copies copies = copies_;
+  std::erase(copies, copy);
+  SetCopies(std::move(copies));
+  ContinueCopies();
+}
+
+// Requires: admin_ or chain_mutex_.
+const SnapshotRecord* TrackedVolume::Core::FindRecord(std::string_view id) const noexcept {
+  const auto found = std::find_if(records_.begin(), records_.end(),
+                                  [id](const auto& record) { return record.info.id == id; });
+  return found == records_.end() ? nullptr : &*found;
+}
+
+std::vector<SnapshotInfo> TrackedVolume::Core::snapshots() const {
+  const std::shared_lock<std::shared_mutex> lock(chain_mutex_);
+  std::vector<SnapshotInfo> infos;
+  infos.reserve(records_.size());
+  for (const SnapshotRecord& record : records_) infos.push_back(record.info);
+  return infos;
+}
+
+absl::StatusOr<SnapshotInfo> TrackedVolume::Core::FindSnapshot(std::string_view id) const {
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  const std::shared_lock<std::shared_mutex> lock(chain_mutex_);
+  const SnapshotRecord* const record = FindRecord(id);
+  if (record == nullptr) return NoSnapshot(id);
+  return record->info;
+}
+
+absl::StatusOr<std::string> TrackedVolume::Core::SnapshotPath(std::string_view id) const {
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  const std::shared_lock<std::shared_mutex> lock(chain_mutex_);
+  const SnapshotRecord* const record = FindRecord(id);
+  if (record == nullptr) return NoSnapshot(id);
+  if (!record->info.ready) return NotReady(id);
+  return PathOfSnapshot(path_, *snapshot_files_, record->name);
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> TrackedVolume::Core::Delta(
+    std::string_view base, std::string_view target) const {
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  const std::shared_lock<std::shared_mutex> lock(chain_mutex_);
+  const SnapshotRecord* const from = FindRecord(base);
+  if (from == nullptr) return NoSnapshot(base);
+  const SnapshotRecord* const to = FindRecord(target);
+  if (to == nullptr) return NoSnapshot(target);
+  if (!from->info.ready) return NotReady(base);
+  if (!to->info.ready) return NotReady(target);
+  return chain_->Delta(from->name, to->name);
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> TrackedVolume::Core::Allocated(
+    std::string_view id) const {
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  std::string name;
+  {
+    const std::shared_lock<std::shared_mutex> lock(chain_mutex_);
+    const SnapshotRecord* const record = FindRecord(id);
+    if (record == nullptr) return NoSnapshot(id);
+    if (!record->info.ready) return NotReady(id);
+    name = record->name;
+  }
+  return AllocatedIn(*snapshot_files_, name, id, granularity());
+}
+
+VolumeStatus TrackedVolume::Core::status() const {
+  VolumeStatus status;
+  if (!process_.IsOurs()) return status;
+  const std::lock_guard<std::mutex> admin(admin_);
+  const absl::Status usable = CheckUsable();
+  if (!usable.ok() && !reverting_.load()) return status;
+  status.name = manifest_.name;
+  status.capacity = manifest_.capacity;
+  status.granularity = manifest_.granularity;
+  if (!usable.ok()) {
+    status.changed_bytes = status.capacity;
+    status.exact = false;
+    status.last_error = std::string(usable.message());
+    return status;
+  }
+  status.snapshots = records_.size();
+  status.copying = copies_.size();
+  status.exact = replaced_.ok();
+  for (const ChangeTracker::Epoch& epoch : tracker_->epochs()) status.exact &= epoch.exact;
+  if (const absl::StatusOr<ChangeMap> changes = tracker_->Changes(); changes.ok()) {
+    status.changed_bytes = (*changes)->changed_bytes();
+  } else {
+    // Not known: as much as there may be.
+    status.changed_bytes = status.capacity;
+    status.exact = false;
+  }
+  status.clones = clones_.load();
+  status.longest_hold_ns = longest_hold_ns_.load();
+  const std::lock_guard<std::mutex> lock(work_mutex_);
+  status.last_error = write_error_.empty() ? last_error_ : write_error_;
+  return status;
+}
+
+bool TrackedVolume::Core::WaitForCopies(double seconds) const {
+  std::unique_lock<std::mutex> lock(work_mutex_);
+  return work_changed_.wait_for(lock, std::chrono::duration<double>(seconds),
+                                [this] { return to_copy_.empty(); });
+}
+
+}  // namespace cbt::volume
