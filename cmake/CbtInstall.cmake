@@ -124,8 +124,21 @@ foreach(component IN LISTS cbt_components)
           DESTINATION ${cbt_pkgconfig_dir})
 endforeach()
 
+# The C interface. Its flags are those that cgo accepts: no linker options.
+if(TARGET cbt_c)
+  install(TARGETS cbt_c LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS cbt_c_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cbt/c DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cbt
+          FILES_MATCHING PATTERN "*.h")
+  get_property(cbt_c_private_libs GLOBAL PROPERTY CBT_C_PRIVATE_LIBS)
+  foreach(name cbt-c cbt-c-static)
+    configure_file(${CMAKE_CURRENT_LIST_DIR}/${name}.pc.in ${PROJECT_BINARY_DIR}/pkgconfig/${name}.pc @ONLY)
+    install(FILES ${PROJECT_BINARY_DIR}/pkgconfig/${name}.pc DESTINATION ${cbt_pkgconfig_dir})
+  endforeach()
+endif()
+
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cbt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        FILES_MATCHING PATTERN "*.h" PATTERN rpc EXCLUDE PATTERN ops EXCLUDE PATTERN grpc EXCLUDE
+        FILES_MATCHING PATTERN "*.h" PATTERN c EXCLUDE PATTERN rpc EXCLUDE PATTERN ops EXCLUDE PATTERN grpc EXCLUDE
                              PATTERN kube EXCLUDE PATTERN roaring.h EXCLUDE)
 if(CBT_WITH_ROARING)
   install(FILES ${PROJECT_SOURCE_DIR}/include/cbt/bridge/roaring.h

@@ -22,6 +22,17 @@ ALL_OUTPUT = "NOT_FOUND\n"
 GRPC_OUTPUT = "NOT_FOUND\n"
 ROARING_OUTPUT = "3 blocks\n"
 KUBE_OUTPUT = '{"kind":"ConfigMap","extra":[1.5],"data":{"key":"value"}}\nUNAVAILABLE\n'
+# Flags that cgo accepts from any package.
+CGO = re.compile(r"-I/.+|-L/.+|-l[\w+.-]+|-pthread|/.+/libcbt\.a")
+GO_PROGRAM = """package main
+
+// #cgo pkg-config: PACKAGE
+// #include <cbt/c/cbt.h>
+import "C"
+import "fmt"
+
+func main() { fmt.Println(C.GoString(C.cbt_version_string())) }
+"""
 # None of these may reach a project that only asks for core.
 FOREIGN = re.compile(r"grpc|protobuf|protoc\b|upb|cares|re2", re.IGNORECASE)
 # Loaded when they are needed, not linked.
@@ -236,6 +247,38 @@ class Consumer:
                 found[name] = re.findall(r"(?<!\S)(?:-isystem \S+|-(?:I|D(?!NDEBUG)|m|std=)\S+)", text)
         return found
 
+    def c(self):
+        """The C interface, as C and cgo use it: pkg-config alone, the shared library and the archive."""
+        folder = self.scratch / self.name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        where = self.only("cbt-c.pc").parent
+        environment = {**os.environ, "PKG_CONFIG_PATH": str(where), "LD_LIBRARY_PATH": str(where.parent)}
+        example = self.root / "examples/from-c/plugin.c"
+        shown = re.search(r"\$ ./plugin\n(.*?)```", (self.root / "docs/tutorials/from-c.md").read_text(), re.DOTALL)[1]
+        strict = ["-std=c11", "-Wall", "-Wextra", "-pedantic", "-Werror"]
+        run("cc", *strict, "-c", self.root / "tests/consumer/snippets/c.c", "-o", folder / "snippets.o",
+            *run("pkg-config", "--cflags", "cbt-c", env=environment).split())
+        for package in ("cbt-c", "cbt-c-static"):
+            flags = run("pkg-config", "--cflags", "--libs", package, env=environment).split()
+            expect(not [flag for flag in flags if not CGO.fullmatch(flag)], f"cgo accepts {flags}")
+            program = folder / package
+            run("cc", *strict, example, "-o", program, *flags)
+            expect(run(program, env=environment) == shown, f"{package}: the output is the one of the tutorial")
+            linked = run("ldd", program, env=environment)
+            expect(("libcbt.so.1" in linked) == (package == "cbt-c"), f"{package} is linked: {linked}")
+            expect("absl" not in linked and "protobuf" not in linked, f"{package}: {linked}")
+        # As part of another shared library, such as a module of Python.
+        run("cc", *strict, "-shared", "-fPIC", example, "-o", folder / "module.so", "-Wl,-z,defs",
+            *run("pkg-config", "--cflags", "--libs", "cbt-c-static", env=environment).split())
+        if shutil.which("go"):
+            (folder / "go.mod").write_text("module example.com/c\n\ngo 1.20\n")
+            (folder / "main.go").write_text(GO_PROGRAM)
+            for package in ("cbt-c", "cbt-c-static"):
+                (folder / "main.go").write_text(GO_PROGRAM.replace("PACKAGE", package))
+                expect(run("go", "run", ".", cwd=folder, env={**environment, "CGO_ENABLED": "1"}) == f"{self.version}\n",
+                       "the output of a Go program")
+
     def missing(self):
         """A component that is not available gives a clear error, and only its user fails."""
         _, log = self.configure(["core", "cloud"], expect_failure=True)
@@ -315,7 +358,7 @@ class Consumer:
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("check", choices=["install", "core", "all", "grpc", "roaring", "kube", "missing", "pkgconfig", "lifetime",
-                                          "embedded"])
+                                          "embedded", "c"])
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--source", type=pathlib.Path, required=True)
     parser.add_argument("--scratch", type=pathlib.Path, required=True)

@@ -29,6 +29,9 @@ BRIDGES = {
     "cbt/bridge/roaring.h": (re.compile(r"/include/roaring/"), "/usr/include/roaring"),
 }
 TOO_OLD = "libcbt needs C++20"
+# The C interface, for any C++ and for C11.
+C_HEADERS = "cbt/c/"
+C_FLAGS = ["-x", "c", "-std=c11", *(flag for flag in FLAGS if not flag.startswith("-std"))]
 
 
 def foreign(dependency, include):
@@ -47,21 +50,29 @@ def check_header(compiler, absl, include, header, scratch):
     name = header.relative_to(include).as_posix()
     source = scratch / (name.replace("/", "_") + ".cc")
     depends = source.with_suffix(".d")
-    source.write_text(f'#include "{name}"\n#include "{name}"\n')
+    # C wants something after what a header of macros leaves.
+    source.write_text(f'#include "{name}"\n#include "{name}"\nextern int something;\n')
     done = subprocess.run(
         [compiler, *FLAGS, f"-I{include}", *([f"-I{absl}"] if absl else []), "-MD", "-MF", depends,
          source], text=True, stderr=subprocess.PIPE, check=False)
     if done.returncode != 0:
         return [f"include/{name}: does not compile alone:\n{done.stderr}"]
+    words = depends.read_text().replace("\\\n", " ").split()[2:]
+    pulled = [f"include/{name}: pulls in {word}" for word in words
+              if foreign(word, include) and not (bridge(name) and bridge(name)[0].search(word))]
+    if name.startswith(C_HEADERS):
+        for flags in (C_FLAGS, [*FLAGS, "-std=c++11"]):
+            done = subprocess.run([compiler, *flags, f"-I{include}", source], text=True, stderr=subprocess.PIPE, check=False)
+            if done.returncode != 0:
+                return [f"include/{name}: does not compile alone with {' '.join(flags)}:\n{done.stderr}"]
+        return pulled
     old = subprocess.run(
         [compiler, "-E", "-Wfatal-errors", "-std=c++17", f"-I{include}", *([f"-I{absl}"] if absl else []), "-o", os.devnull, source],
         text=True, stderr=subprocess.PIPE, check=False)
     errors = [line for line in old.stderr.splitlines() if "error:" in line]
     if not errors or TOO_OLD not in errors[0]:
         return [f"include/{name}: does not say in C++17 that it needs C++20"]
-    words = depends.read_text().replace("\\\n", " ").split()[2:]
-    return [f"include/{name}: pulls in {word}" for word in words
-            if foreign(word, include) and not (bridge(name) and bridge(name)[0].search(word))]
+    return pulled
 
 
 def check(arguments):
@@ -90,6 +101,9 @@ def self_test(arguments):
             "include/cbt/no_guard.h": modern + "struct Twice {};\n",
             "include/cbt/warns.h": "#pragma once\n" + modern + "inline int Bad(long x) { return x; }\n",
             "include/cbt/any_standard.h": "#pragma once\n",
+            "include/cbt/c/good.h": "#pragma once\n#include <stdint.h>\nint32_t good(void);\n",
+            "include/cbt/c/macros.h": "#pragma once\n#define CBT_GOOD 1\n",
+            "include/cbt/c/cpp_only.h": "#pragma once\nstruct S { int a; };\nvoid f(S s);\n",
             "usr/include/elsewhere/lib.h": "\n",
             "include/cbt/foreign.h": "#pragma once\n" + modern + f'#include "{root}/usr/include/elsewhere/lib.h"\n',
         })
@@ -100,6 +114,7 @@ def self_test(arguments):
             "include/cbt/no_guard.h: does not compile alone",
             "include/cbt/warns.h: does not compile alone",
             "include/cbt/any_standard.h: does not say in C++17",
+            "include/cbt/c/cpp_only.h: does not compile alone with -x c -std=c11",
             "include/cbt/foreign.h: pulls in",
         ])
 

@@ -1,5 +1,5 @@
-"""Checks that every program in a document is code that is built: each block of C++, CMake or
-Python is part of a file that a test builds or runs.
+"""Checks that every program in a document is code that is built: each block of C, C++, CMake
+or Python is part of a file that a test builds or runs.
 
 In Markdown, a comment before the block names its sources, `FILE` or `FILE#SECTION`:
 
@@ -23,7 +23,7 @@ import textwrap
 
 import common
 
-LANGUAGES = {".cc": "cpp", ".h": "cpp", ".txt": "cmake", ".py": "python"}
+LANGUAGES = {".c": "c", ".cc": "cpp", ".h": "cpp", ".txt": "cmake", ".py": "python"}
 MARK = re.compile(r"<!-- snippet: (.+) -->")
 FENCE = re.compile(r"```(\w*)")
 HEADER_MARK = re.compile(r"// snippet: (.+)$")

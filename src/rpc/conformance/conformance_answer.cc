@@ -6,7 +6,7 @@
 #include "base/absl_view.h"
 #include "rpc/conformance/conformance_checker.h"
 #include "rpc/contract/completeness.h"
-#include "rpc/server/identity_service.h"
+#include "rpc/contract/identity.h"
 #include "wire/proto_reader.h"
 
 namespace cbt::rpc {

@@ -4,87 +4,35 @@
 #include <span>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/str_cat.h"
-#include "wire/proto_reader.h"
-#include "wire/proto_writer.h"
+#include "rpc/contract/identity.h"
 
 namespace cbt::rpc {
 namespace {
-
-constexpr size_t kMaxPluginName = 63;
-
-// PluginCapability.Service.Type
-constexpr uint64_t kSnapshotMetadataService = 4;
-
-std::string PluginInfo(std::string_view name, std::string_view vendor_version) {
-  std::string bytes;
-  wire::AppendBytesField(bytes, 1, name);
-  wire::AppendBytesField(bytes, 2, vendor_version);
-  return bytes;
-}
-
-std::string Capabilities() {
-  std::string service;
-  wire::AppendVarintField(service, 1, kSnapshotMetadataService);
-  std::string capability;
-  wire::AppendBytesFieldAlways(capability, 1, service);
-  std::string bytes;
-  wire::AppendBytesFieldAlways(bytes, 1, capability);
-  return bytes;
-}
-
-std::string Ready() {
-  std::string value;
-  wire::AppendVarintField(value, 1, 1);  // google.protobuf.BoolValue
-  std::string bytes;
-  wire::AppendBytesFieldAlways(bytes, 1, value);
-  return bytes;
-}
 
 // Requests have no fields; the answer is always the same.
 SmallCalls::Answer Constant(std::string answer) {
   return [answer =
               std::move(answer)](std::span<const uint8_t> request) -> absl::StatusOr<std::string> {
-    wire::ProtoReader reader(request);
-    while (reader.Next()) continue;
-    if (!reader.status().ok()) return reader.status();
+    if (absl::Status status = CheckIdentityRequest(request); !status.ok()) return status;
     return answer;
   };
 }
 
 }  // namespace
 
-absl::Status CheckPluginName(std::string_view name) {
-  bool good = !name.empty() && name.size() <= kMaxPluginName;
-  char previous = '.';
-  for (const char c : name) {
-    const bool alnum = absl::ascii_isalnum(static_cast<unsigned char>(c));
-    if (!alnum && c != '-' && c != '.') good = false;
-    // Labels between dots must not be empty, or begin or end with a dash.
-    if (previous == '.' && !alnum) good = false;
-    if (c == '.' && previous == '-') good = false;
-    previous = c;
-  }
-  if (previous == '.' || previous == '-') good = false;
-  if (good) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("plugin name: expected a domain name of 1 to ", kMaxPluginName, " characters"));
-}
-
 IdentityService::IdentityService(std::string_view plugin_name, std::string_view vendor_version,
                                  SmallCalls& calls)
     : info_(Constant(PluginInfo(plugin_name, vendor_version))),
-      capabilities_(Constant(Capabilities())),
-      ready_(Constant(Ready())) {
+      capabilities_(Constant(PluginCapabilities())),
+      ready_(Constant(PluginReady())) {
   const auto add = [&](const char* path, const SmallCalls::Answer& answer) {
     AddMethod(path, [&calls, &answer](ServerCall& call, const absl::Cord& request) {
       return calls.Open(call, request, answer);
     });
   };
-  add("/csi.v1.Identity/GetPluginInfo", info_);
-  add("/csi.v1.Identity/GetPluginCapabilities", capabilities_);
-  add("/csi.v1.Identity/Probe", ready_);
+  add(kGetPluginInfo, info_);
+  add(kGetPluginCapabilities, capabilities_);
+  add(kProbe, ready_);
 }
 
 }  // namespace cbt::rpc

@@ -5,15 +5,10 @@
 #include <string>
 #include <string_view>
 
-#include "absl/status/status.h"
 #include "rpc/server/small_calls.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
-
-// OK if the contract allows `name`: letters, digits, `-` and `.` in domain name notation, at most
-// 63 characters, a letter or digit first and last; otherwise INVALID_ARGUMENT.
-absl::Status CheckPluginName(std::string_view name);
 
 class IdentityService final : public Service {
  public:

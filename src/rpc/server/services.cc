@@ -10,6 +10,7 @@
 #include "cbt/units.h"
 #include "cbt/version.h"
 #include "rpc/contract/contract.h"
+#include "rpc/contract/identity.h"
 #include "rpc/contract/page_token.h"
 #include "rpc/server/message_producer.h"
 #include "rpc/server/provider_feed.h"

@@ -23,7 +23,7 @@
 #include "cbt/version.h"
 #include "csi.pb.h"
 #include "net/listen_address.h"
-#include "rpc/server/identity_service.h"
+#include "rpc/contract/identity.h"
 #include "tests/rpc/support/fixture.h"
 #include "tests/support/status.h"
 #include "tests/support/temp_dir.h"
