@@ -217,11 +217,10 @@ void LiveObjects::NextPage(std::shared_ptr<List<T>> list) {
 void LiveObjects::GetSnapshot(const std::string& name_space, const std::string& name,
                               Found<VolumeSnapshot> found) {
   std::optional<FairPlaces::Place> place = lookups_.Take(name_space);
-  if (!place.has_value() ||
-      lookup_rate_.Take(name_space, FairLimit::Clock::now()).has_value()) {
-    log_.Write(rpc::LogLevel::kWarning, "too many lookups of snapshots",
+  if (!place.has_value()) {
+    log_.Write(rpc::LogLevel::kWarning, "too many lookups of snapshots at once",
                {{.key = "namespace", .value = name_space}});
-    return found(absl::UnavailableError("too many unknown snapshots in this namespace"));
+    return found(absl::UnavailableError("too many snapshots of this namespace are looked up"));
   }
   Get<VolumeSnapshot>(name_space, name,
                       [held = std::make_shared<FairPlaces::Place>(*std::move(place)),

@@ -28,10 +28,11 @@ namespace cbt::kube::cluster {
 // asked of the API server does not grow with the number of searches, and no searches keep others
 // out. Lists are read page by page, and only what is searched for is kept.
 //
-// A search for contents that found none is not repeated within a second. The number of searches and
-// that of snapshots asked for by name, at once and a second, are shared fairly by namespaces: beyond
-// that, UNAVAILABLE. Lists of contents, which have all those of the cluster, wait for a rate of their
-// own. So names and handles that a tenant invents cost the API server and other tenants little.
+// A search for contents that found none is not repeated within a second. The number of searches a
+// second, and that of snapshots asked for by name at once, are shared fairly by namespaces: beyond
+// that, UNAVAILABLE. Lists of contents, which have all those of the cluster, wait for a rate of
+// their own. So names and handles that a tenant invents cost the API server and other tenants
+// little.
 class LiveObjects final : public Objects {
  public:
   // Searches for contents a second, and at once after a pause.
@@ -40,10 +41,8 @@ class LiveObjects final : public Objects {
   // Lists of contents a second, and at once after a pause.
   static constexpr double kListRate = 1;
   static constexpr int kListBurst = 10;
-  // Snapshots asked for by name: a second, at once after a pause, and unanswered at any time.
-  static constexpr double kLookupRate = 100;
-  static constexpr int kLookupBurst = 200;
-  static constexpr size_t kMaxLookups = 256;
+  // Snapshots that are asked for by name and not answered yet. A client takes as many calls.
+  static constexpr size_t kMaxLookups = 1024;
   static constexpr std::chrono::seconds kKeepAbsent{1};
   static constexpr size_t kMostKept = 4096;
 
@@ -119,7 +118,6 @@ class LiveObjects final : public Objects {
   Queue<VolumeSnapshotClass> classes_;
   AnswerCache<std::vector<VolumeSnapshotContent>> absent_;  // NOT_FOUND for none
   FairLimit search_rate_{kSearchRate, kSearchBurst};
-  FairLimit lookup_rate_{kLookupRate, kLookupBurst};
   FairPlaces lookups_{kMaxLookups};
   FairLimit list_rate_{kListRate, kListBurst};  // of one user: this process
   std::mutex pace_mutex_;

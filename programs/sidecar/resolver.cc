@@ -181,7 +181,20 @@ void ObjectResolver::Resolve(const rpc::SnapshotQuery& query,
       query, driver, policy, watched_,
       [this, query, driver, policy, answer](absl::StatusOr<rpc::ResolvedSnapshots> seen) {
         if (seen.ok()) return answer(std::move(seen));
-        std::make_shared<Resolution>(query, driver, policy, live_, answer)->Start();
+        // Only what is not there counts: where nothing is watched, for want of rights for example,
+        // everybody's snapshots are looked up.
+        if (lookups_.IsSpent(query.name_space, FairLimit::Clock::now())) {
+          return answer(absl::UnavailableError("too many unknown snapshots in this namespace"));
+        }
+        std::make_shared<Resolution>(query, driver, policy, live_,
+                                     [this, name_space = query.name_space,
+                                      answer](absl::StatusOr<rpc::ResolvedSnapshots> found) {
+                                       if (absl::IsNotFound(found.status())) {
+                                         lookups_.Take(name_space, FairLimit::Clock::now());
+                                       }
+                                       answer(std::move(found));
+                                     })
+            ->Start();
       })
       ->Start();
 }

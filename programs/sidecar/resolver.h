@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/fair_limit.h"
 #include "cbt/rpc/access.h"
 #include "ops/event_log.h"
 #include "programs/cluster/binding.h"
@@ -20,9 +21,15 @@ struct SnapshotDetails final : public rpc::ResolutionDetails {
 
 // Follows a VolumeSnapshot to its VolumeSnapshotContent and checks both; for a delta, the base as
 // well. A yes may come from what watches have seen; what they do not confirm is asked of the API
-// server before a no is said. Thread safe.
+// server before a no is said. The number of noes a second is shared fairly by namespaces, and
+// beyond that the answer is UNAVAILABLE: names that a tenant invents cost others nothing. Thread
+// safe.
 class ObjectResolver final : public rpc::SnapshotResolver {
  public:
+  // Noes of the API server a second, and at once after a pause.
+  static constexpr double kLookupRate = 100;
+  static constexpr int kLookupBurst = 200;
+
   // All must outlive the object, which must live until the answers of `live` have come.
   ObjectResolver(const cluster::Driver& driver, cluster::Objects& watched, cluster::Objects& live,
                  BasePolicy base_policy, MissingCode missing_code, ops::EventLog& log);
@@ -36,6 +43,7 @@ class ObjectResolver final : public rpc::SnapshotResolver {
   const BasePolicy base_policy_;
   const MissingCode missing_code_;
   ops::EventLog& log_;
+  FairLimit lookups_{kLookupRate, kLookupBurst};
 };
 
 }  // namespace cbt::kube::sidecar

@@ -5,6 +5,12 @@
 #include <iterator>
 
 namespace cbt {
+namespace {
+
+// Fractions of a token add up to a little less than it.
+constexpr double kWhole = 1 - 1e-6;
+
+}  // namespace
 
 std::optional<std::chrono::seconds> FairLimit::Take(const std::string& user,
                                                     Clock::time_point now) {
@@ -31,13 +37,21 @@ std::optional<std::chrono::seconds> FairLimit::Take(const std::string& user,
     order_.splice(order_.end(), order_, bucket.place);
   }
   bucket.filled = now;
-  // Fractions of a token add up to a little less than it.
-  if (bucket.tokens >= 1 - 1e-6) {
+  if (bucket.tokens >= kWhole) {
     bucket.tokens -= 1;
     return std::nullopt;
   }
   const double wait = std::ceil((1 - bucket.tokens) * users / qps_);
   return std::chrono::seconds(std::clamp<int64_t>(static_cast<int64_t>(wait), 1, 60));
+}
+
+bool FairLimit::IsSpent(const std::string& user, Clock::time_point now) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = buckets_.find(user);
+  if (found == buckets_.end()) return false;
+  const std::chrono::duration<double> passed = now - found->second.filled;
+  const double filled = passed.count() * qps_ / static_cast<double>(buckets_.size());
+  return found->second.tokens + filled < kWhole;
 }
 
 }  // namespace cbt

@@ -27,6 +27,9 @@ class FairLimit {
 
   // Nothing: the request may be served. Otherwise how long its user should wait.
   std::optional<std::chrono::seconds> Take(const std::string& user, Clock::time_point now);
+  // Whether Take() would turn this user away. For requests that count only if they turn out to be
+  // of a kind: ask before, take after.
+  bool IsSpent(const std::string& user, Clock::time_point now) const;
   // Those that are distinguished at the moment.
   size_t users() const {
     const std::lock_guard lock(mutex_);

@@ -72,6 +72,19 @@ TEST(FairLimit, ManyUsersTakeBoundedMemory) {
   EXPECT_LE(limit.users(), FairLimit::kMostUsers);
 }
 
+TEST(FairLimit, IsSpentSaysWhatTakeWouldAndTakesNothing) {
+  FairLimit limit(10, 3);
+  const FairLimit::Clock::time_point begin{seconds(100)};
+  EXPECT_FALSE(limit.IsSpent("a", begin));
+  for (int i = 0; i < 3; ++i) {
+    for (int j = 0; j < 10; ++j) EXPECT_FALSE(limit.IsSpent("a", begin));
+    EXPECT_FALSE(limit.Take("a", begin).has_value());
+  }
+  EXPECT_TRUE(limit.IsSpent("a", begin));
+  EXPECT_FALSE(limit.IsSpent("b", begin));
+  EXPECT_FALSE(limit.IsSpent("a", begin + milliseconds(150)));
+}
+
 TEST(FairLimit, ZeroIsNoLimit) {
   FairLimit limit(0, 1);
   for (int i = 0; i < 1000; ++i) EXPECT_FALSE(limit.Take("a", {}).has_value());
