@@ -9,9 +9,9 @@
 // and the same text (but see AccessControl::reports_denied).
 //
 // All are asynchronous: an implementation answers by calling `done` once, from any thread, during
-// the call or later. Arguments live until then. They are called concurrently on the transport's threads, so
-// they must not block. If an implementation drops `done` without calling it, or throws, the call
-// fails with INTERNAL.
+// the call or later. Arguments live until then. They are called concurrently on the transport's
+// threads, so they must not block. If an implementation drops `done` without calling it, or throws,
+// the call fails with INTERNAL.
 #ifndef CBT_RPC_ACCESS_H_
 #define CBT_RPC_ACCESS_H_
 

@@ -52,8 +52,9 @@ class NbdExport {
   // for TLS. See https://github.com/NetworkBlockDevice/nbd/blob/master/doc/uri.md.
   // Errors: INVALID_ARGUMENT for another URI, or for TLS files with a URI without TLS; NOT_FOUND
   //         when the server has no such export; FAILED_PRECONDITION when it does not support block
-  //         status (no structured replies), or when libnbd.so.0 is not installed; PERMISSION_DENIED; UNAVAILABLE when it can't be
-  //         reached, disconnects or does not reply; UNIMPLEMENTED when built without libnbd.
+  //         status (no structured replies), or when libnbd.so.0 is not installed;
+  //         PERMISSION_DENIED; UNAVAILABLE when it can't be reached, disconnects or does not reply;
+  //         UNIMPLEMENTED when built without libnbd.
   // Cost:   a few round trips. Host name resolution is not subject to the timeout.
   static absl::StatusOr<std::shared_ptr<const NbdExport>> Open(
       const std::string& uri, const NbdExportOptions& options = {});

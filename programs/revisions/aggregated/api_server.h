@@ -39,8 +39,7 @@ class ApiServer {
   // All must outlive the HTTP server. `checks`: of /readyz.
   ApiServer(const Options& options, const FrontProxyWatch& proxy, Authorizer& authorizer,
             DeltaService& service, std::function<HealthChecks()> checks, ops::EventLog& log)
-      : options_(options),
-        proxy_(proxy),
+      : proxy_(proxy),
         authorizer_(authorizer),
         service_(service),
         checks_(std::move(checks)),
@@ -71,7 +70,6 @@ class ApiServer {
   http_server::Response Document(const http_server::Request& request, const UserInfo& user);
   http_server::Response Count(http_server::Response response);
 
-  const Options& options_;
   const FrontProxyWatch& proxy_;
   Authorizer& authorizer_;
   DeltaService& service_;

@@ -35,9 +35,9 @@ namespace cbt::rpc::http2 {
 //                 |                       |                                   v
 //                 +-----------------------+-----------------------------> destroyed
 //
-// refused_: our own status is sent instead of the handler's. lost_: the stream has ended. In both, a
-// handler sees a cancellation, and the call waits until it has finished. The call is destroyed once
-// there is no handler that has to finish, no event is in progress and the stream is closed.
+// refused_: our own status is sent instead of the handler's. lost_: the stream has ended. In both,
+// a handler sees a cancellation, and the call waits until it has finished. The call is destroyed
+// once there is no handler that has to finish, no event is in progress and the stream is closed.
 //
 // Operations are recorded under a mutex and run in the loop: at once if requested there, otherwise
 // by the posted task. Unless noted, members belong to the loop.
