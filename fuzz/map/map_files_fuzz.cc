@@ -84,8 +84,7 @@ void MapFile(Bytes bytes, bool seal, uint64_t where) {
   }
   if (!lazy.ok()) return;
   // A map of a few bytes can describe a volume that takes forever to read.
-  const auto cursor =
-      cbt::MakeContainerCursor({lazy->index}, lazy->header.geometry, {lazy->storage});
+  const auto cursor = cbt::MakeContainerCursor({lazy->index}, lazy->header.geometry);
   cbt::ExtentBatch batch;
   bool failed = false;
   for (int i = 0; i < 100 && !failed; ++i) {

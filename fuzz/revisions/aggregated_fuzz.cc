@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "cbt/kube/core_objects.h"
 #include "fuzz/support/check.h"
@@ -18,6 +18,7 @@
 #include "programs/revisions/aggregated/discovery_documents.h"
 #include "programs/revisions/aggregated/front_proxy.h"
 #include "programs/revisions/aggregated/volume_snapshot_delta.h"
+#include "programs/revisions/http_server/growing_body.h"
 #include "programs/revisions/http_server/request_of.h"
 
 namespace {
@@ -62,7 +63,8 @@ void TryPage(std::string_view text) {
     if (!block.ok()) break;
     if (*block != nullptr) {
       CBT_FUZZ_CHECK((*block)->index >= next);
-      CBT_FUZZ_CHECK((*block)->index <= reader.head().volume_size / 4096);
+      CBT_FUZZ_CHECK(reader.head().volume_size.has_value());
+      CBT_FUZZ_CHECK((*block)->index <= *reader.head().volume_size / 4096);
       next = (*block)->index + 1;
       ++count;
     }
@@ -98,7 +100,7 @@ void TryFrontProxy(std::string_view text) {
 
 // With the limits of the server, and as bytes come: in two pieces.
 void TryHttp(std::string_view text) {
-  http::request_parser<http::string_body> parser;
+  http::request_parser<cbt::kube::http_server::GrowingBody> parser;
   parser.header_limit(16 * 1024);
   parser.body_limit(4096);
   parser.eager(true);
@@ -119,7 +121,8 @@ void TryHttp(std::string_view text) {
     }
   }
   if (!parser.is_done()) return;
-  const auto request = cbt::kube::http_server::RequestOf(parser.get());
+  const auto request = cbt::kube::http_server::HeadOf(parser.get());
+  request->body = std::move(parser.get().body());
   CBT_FUZZ_CHECK(request->body.size() <= 4096);
   CBT_FUZZ_CHECK(request->path.find('?') == std::string::npos);
   const ResourceTarget target = ParseResourcePath(request->path);
