@@ -158,9 +158,11 @@ TEST_F(ReplacedDataTest, MCAnUnfinishedSnapshotIsDropped) {
     ASSERT_OK(volume->Close());
   }
   if (!std::filesystem::exists(scratch_ / "large/copying/s")) GTEST_SKIP() << "copied already";
-  std::fstream(scratch_ / "large/data", std::ios::in | std::ios::out | std::ios::binary)
-      .seekp(511_MiB)
-      .write("x", 1);
+  {
+    std::fstream data(scratch_ / "large/data", std::ios::in | std::ios::out | std::ios::binary);
+    data.seekp(511_MiB);
+    data.write("x", 1);
+  }
   const auto volume = ValueOf(TrackedVolume::Open(scratch_ / "large", {.always_copy = true}));
   EXPECT_TRUE(absl::IsNotFound(volume->FindSnapshot("s").status()));
   EXPECT_TRUE(std::filesystem::is_empty(scratch_ / "large/copying"));
