@@ -17,10 +17,12 @@
 #include <benchmark/benchmark.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -28,6 +30,7 @@
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/server.h"
 #include "net/listen_address.h"
+#include "programs/sidecar/stranger_limit.h"
 #include "rpc/client/connect.h"
 #include "rpc/client/remote_cursor.h"
 #include "tests/kube/support/control_plane.h"
@@ -46,7 +49,8 @@ using test::ValueOf;
 constexpr uint64_t kBlock = 4096;
 constexpr uint64_t kTuples = 2'000'000;
 // Each of their opens has a token of its own.
-constexpr int kOpens = 600;
+// As many tokens as a sidecar takes at once that it does not know: more would measure the limit.
+constexpr int kOpens = kube::sidecar::StrangerLimit::kBurst - 20;
 constexpr int kMostClients = 8;
 
 void Check(bool condition, const char* what) {
@@ -141,7 +145,11 @@ void Open(benchmark::State& state, Impl impl) {
   static std::atomic<size_t> next;
   Cluster& cluster = Cluster::Shared();
   if (state.thread_index() == 0) {
-    if (impl == Impl::kDistinct) tokens = cluster.NewTokens(kOpens);
+    if (impl == Impl::kDistinct) {
+      tokens = cluster.NewTokens(kOpens);
+      // Until that many are free again.
+      std::this_thread::sleep_for(std::chrono::seconds(3));
+    }
     next = 0;
   }
   rpc::ListRequest request =
