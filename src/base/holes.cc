@@ -22,7 +22,7 @@ bool SkipsUnwrittenData(uint64_t magic, std::string_view release) noexcept {
 
 bool SkipsUnwrittenData(int file) noexcept {
   struct statfs system {};
-  if (::fstatfs(file, &system) != 0) return false;
+  if (::fstatfs(file, &system) != 0) return true;
   utsname kernel{};
   const bool known = ::uname(&kernel) == 0;
   return SkipsUnwrittenData(static_cast<uint32_t>(system.f_type),

@@ -12,7 +12,8 @@ namespace cbt {
 // that clones share had been overwritten. True where a release can't be read.
 bool SkipsUnwrittenData(uint64_t magic, std::string_view release) noexcept;
 
-// The same for an open file on this system. What is on the disk is found in any case.
+// The same for an open file on this system; true where its file system can't be asked. What is on
+// the disk is found in any case.
 bool SkipsUnwrittenData(int file) noexcept;
 
 }  // namespace cbt

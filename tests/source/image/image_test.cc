@@ -203,5 +203,9 @@ TEST(HolesTest, SHXfsBeforeLinux69SkipsUnwrittenData) {
   }
 }
 
+TEST(HolesTest, SHHolesOfAFileSystemThatCantBeAskedAreNotTrusted) {
+  EXPECT_TRUE(SkipsUnwrittenData(-1));
+}
+
 }  // namespace image_test
 }  // namespace cbt
