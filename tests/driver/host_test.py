@@ -199,6 +199,27 @@ class HostTest(AttachedCase):
                 os.rename(plugin + ".away", plugin)
         self.addCleanup(bring_back)
 
+    def test_na_a_call_waits_for_a_server_that_is_being_started_again(self):
+        programs = os.path.join(self.folder, "programs")
+        slow = os.path.join(self.folder, "slow")
+        os.mkdir(programs)
+        with open(os.path.join(programs, "nbdkit"), "w", encoding="utf-8") as file:
+            file.write(f"#!/bin/sh\nif [ -e '{slow}' ]; then sleep 1; fi\n"
+                       f"exec '{shutil.which('nbdkit')}' \"$@\"\n")
+        os.chmod(file.name, 0o755)
+        self.driver.stop()
+        self.wait_for(lambda: self.pid_of_host() is None)
+        self.driver = self.start(environment={"PATH": programs + ":" + os.environ["PATH"]})
+        self.client = self.driver.client
+        volume = self.volume("a")
+        self.stage(volume, block())
+        with open(slow, "w", encoding="utf-8"):
+            pass
+        os.kill(self.pid_of_server(volume), signal.SIGKILL)
+        self.wait_for(lambda: self.health(volume))
+        self.stage(volume, block())
+        self.assertEqual(self.health(volume), [])
+
     def test_na_a_server_that_can_not_start_is_told_and_waited_for(self):
         plugin = os.path.join(self.folder, "plugin.so")
         shutil.copy(parts.PLUGIN, plugin)
