@@ -76,6 +76,7 @@ class Driver::Impl {
     absl::StatusOr<std::unique_ptr<Store>> store =
         Store::Open({.state_folder = options_.state_folder,
                      .capacity = options_.capacity,
+                     .marks = options_.marks,
                      .report = [this](const std::string& id, const absl::Status& why) {
                        calls_.log().Failed("volume problem", why, {{.key = "volume", .value = id}});
                      }});

@@ -24,11 +24,17 @@
 
 namespace cbt::driver {
 
+// For a backup every eight hours, whose base is deleted, to find it for a month.
+inline constexpr volume::MarkLimits kDefaultMarks = {
+    .count = 100, .age = std::chrono::hours(24 * 45), .bytes = 256 * kMiB};
+
 struct StoreOptions {
   std::string state_folder;
   // The sum of the capacities of all volumes is at most this, bytes; 0: no limit. Volumes are
   // sparse, so it may exceed the disk.
   uint64_t capacity = 0;
+  // How many moments of deleted snapshots each volume keeps as bases of deltas.
+  volume::MarkLimits marks = kDefaultMarks;
   // Receives what went wrong with a volume that no caller asked about.
   std::function<void(const std::string& id, const absl::Status& why)> report =
       [](const std::string&, const absl::Status&) {};
@@ -99,7 +105,8 @@ class Store {
   //         snapshot of this name of another volume, DATA_LOSS if it was lost; those of
   //         TrackedVolume::TakeSnapshot().
   absl::StatusOr<Snapshot> CreateSnapshot(const std::string& volume_id, const std::string& name);
-  // OK if it does not exist. Errors: DATA_LOSS if its volume is left alone.
+  // OK if it does not exist. Its moment stays in its volume, within StoreOptions::marks. Errors:
+  // DATA_LOSS if its volume is left alone.
   absl::Status DeleteSnapshot(const std::string& id);
   // The snapshot as it is now, also whether it is ready.
   // Errors: NOT_FOUND, DATA_LOSS if it was lost, ABORTED while it is being deleted.

@@ -186,7 +186,8 @@ absl::Status Store::DeleteSnapshot(const std::string& id) {
     const absl::StatusOr<KeyLocks::Held> id_held = locks_.TryAlone("snapshot " + id);
     if (!id_held.ok()) return id_held.status();
     if (!catalog_->FindSnapshot(id).has_value()) return absl::OkStatus();
-    if (absl::Status deleted = access_.DeleteSnapshot(snapshot->volume_id, id); !deleted.ok()) {
+    if (absl::Status deleted = access_.DeleteSnapshot(snapshot->volume_id, id, options_.marks);
+        !deleted.ok()) {
       return deleted;
     }
     if (absl::Status dropped = catalog_->DropSnapshot(id); !dropped.ok()) return dropped;
