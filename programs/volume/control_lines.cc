@@ -156,7 +156,7 @@ std::optional<MarkLimits> Limits(const rapidjson::Value& value) {
   const uint64_t seconds = members.Number("seconds");
   const uint64_t bytes = members.Number("bytes");
   if (!members.sound()) return std::nullopt;
-  // Longer is for ever.
+  // Longer ages have no end that matters.
   return MarkLimits{.count = count,
                     .age = std::chrono::seconds(std::min(seconds, kMaxMarkSeconds)),
                     .bytes = bytes};

@@ -338,7 +338,7 @@ TEST(MarksTest, TheControlSocketMakesAndListsThem) {
   EXPECT_EQ(ValueOf(client->ListMarks()), volume->marks());
   EXPECT_EQ(IdsOf(volume->marks()), (std::vector<std::string>{"s1"}));
   EXPECT_EQ(ValueOf(client->Status()).marks, 1u);
-  // For ever.
+  // The longest age that there is.
   ASSERT_OK(client->DeleteSnapshot(
       "s2", MarkLimits{.count = 2, .age = std::chrono::seconds::max(), .bytes = kGiB}));
   EXPECT_EQ(volume->marks().size(), 2u);
