@@ -339,7 +339,10 @@ grpc::Status ControllerService::ControllerExpandVolume(
     const absl::StatusOr<uint64_t> capacity = store_.ExpandVolume(request->volume_id(), *range);
     if (!capacity.ok()) return capacity.status();
     response->set_capacity_bytes(static_cast<int64_t>(*capacity));
-    response->set_node_expansion_required(!request->volume_capability().has_block());
+    // The device of a staged volume has to grow too.
+    const std::optional<Volume> volume = store_.catalog().FindVolume(request->volume_id());
+    response->set_node_expansion_required(!request->volume_capability().has_block() ||
+                                          (volume.has_value() && volume->node.has_value()));
     return absl::OkStatus();
   });
 }

@@ -41,9 +41,9 @@ grpc::Status IdentityService::GetPluginCapabilities(
                             Capability::Service::SNAPSHOT_METADATA_SERVICE}) {
       response->add_capabilities()->mutable_service()->set_type(type);
     }
-    // An NBD client keeps the size that it found when it connected.
     response->add_capabilities()->mutable_volume_expansion()->set_type(
-        Capability::VolumeExpansion::OFFLINE);
+        device_ == DeviceKind::kLoop ? Capability::VolumeExpansion::ONLINE
+                                     : Capability::VolumeExpansion::OFFLINE);
     return absl::OkStatus();
   });
 }

@@ -1,5 +1,6 @@
 #include "programs/driver/node/attachment.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -196,6 +197,25 @@ absl::StatusOr<AttachedDevice> Attachment::DeviceOf(const std::string& id) const
   }
   AttachedDevice only = std::move(devices->front());
   return only;
+}
+
+absl::Status Attachment::Grow(const std::string& id, uint64_t capacity) const {
+  const absl::StatusOr<AttachedDevice> device = DeviceOf(id);
+  if (!device.ok()) return device.status();
+  absl::StatusOr<uint64_t> size = device->Size();
+  if (!size.ok()) return size.status();
+  if (*size >= capacity) return absl::OkStatus();
+  if (absl::Status grown = host_.Grow(id, capacity); !grown.ok()) return grown;
+  // The kernel's idea of the file's size is what the device gets.
+  struct stat file = {};
+  const std::string path = paths_.FuseFile(id);
+  if (::stat(path.c_str(), &file) != 0) return FileError(path, errno);
+  if (absl::Status grown = device->Grow(); !grown.ok()) return grown;
+  size = device->Size();
+  if (!size.ok()) return size.status();
+  if (*size >= capacity) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(device->path(), ": can't grow while it is attached; unstage the volume"));
 }
 
 absl::Status Attachment::DetachDevice(const std::string& id, const std::string& path,

@@ -310,9 +310,10 @@ absl::StatusOr<uint64_t> Store::ExpandVolume(const std::string& id, const Capaci
   const absl::StatusOr<uint64_t> capacity = ChooseCapacity(range, volume->record.capacity);
   if (!capacity.ok()) return capacity.status();
   if (*capacity == volume->record.capacity) return *capacity;
-  if (volume->node.has_value()) {
+  if (volume->node.has_value() && !volume->node->nbd_device.empty()) {
     return absl::FailedPreconditionError(
-        "the volume is staged on this node; it can be expanded while it is not");
+        "the volume is staged with the kernel's NBD client, whose devices can't grow; it can be "
+        "expanded while it is not staged");
   }
   const uint64_t more = *capacity - volume->record.capacity;
   if (absl::Status room = TakeRoom(more); !room.ok()) return room;

@@ -95,8 +95,8 @@ class Store {
   // Errors: FAILED_PRECONDITION while it is attached, DATA_LOSS if it is left alone.
   absl::Status DeleteVolume(const std::string& id);
   // Returns the capacity, at least what was required.
-  // Errors: NOT_FOUND, FAILED_PRECONDITION while the volume is attached, OUT_OF_RANGE,
-  //         RESOURCE_EXHAUSTED.
+  // Errors: NOT_FOUND, FAILED_PRECONDITION while the volume is attached by the kernel's NBD
+  //         client, OUT_OF_RANGE, RESOURCE_EXHAUSTED.
   absl::StatusOr<uint64_t> ExpandVolume(const std::string& id, const CapacityRange& range);
 
   // The snapshot of this name, taken if it was never taken. Its moment is on disk before the first
