@@ -83,7 +83,8 @@ absl::Status TrackedVolume::Core::FinishEpoch() {
     const std::unique_lock<std::shared_mutex> lock(chain_mutex_);
     // An Append() that failed only while it was synced has put it into the chain nevertheless.
     if (!chain_->Contains(name)) {
-      if (absl::Status status = chain_->Append(*map); !status.ok()) return status;
+      const auto time = info.ok() ? std::optional(info->created_ns) : std::nullopt;
+      if (absl::Status status = chain_->Append(*map, time); !status.ok()) return status;
     }
     if (info.ok() && !recorded) records_.push_back({name, *std::move(info)});
   }
