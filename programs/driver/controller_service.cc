@@ -107,10 +107,17 @@ absl::Status ControllerService::DoCreateVolume(const grpc::ServerContext& contex
   if (request.volume_capabilities().empty()) {
     return absl::InvalidArgumentError("volume_capabilities: are missing");
   }
+  // A snapshot that is only read as a device needs no copy.
+  bool view = request.volume_content_source().has_snapshot();
+  std::vector<Usage> usages;
   for (const csi::v1::VolumeCapability& capability : request.volume_capabilities()) {
-    if (const absl::StatusOr<Usage> usage = UsageOf(capability); !usage.ok()) {
-      return usage.status();
-    }
+    absl::StatusOr<Usage> usage = UsageOf(capability);
+    if (!usage.ok()) return usage.status();
+    view &= usage->block && usage->read_only;
+    usages.push_back(*std::move(usage));
+  }
+  for (const Usage& usage : usages) {
+    if (absl::Status possible = CheckUsage(usage, view); !possible.ok()) return possible;
   }
   if (!request.mutable_parameters().empty()) {
     return absl::InvalidArgumentError(kNoMutableParameters);
@@ -123,7 +130,7 @@ absl::Status ControllerService::DoCreateVolume(const grpc::ServerContext& contex
   }
   const absl::StatusOr<CapacityRange> range = RangeOf(request.capacity_range());
   if (!range.ok()) return range.status();
-  VolumeRequest wanted = {.name = request.name(), .range = *range};
+  VolumeRequest wanted = {.name = request.name(), .range = *range, .view = view};
   if (request.has_volume_content_source()) {
     const absl::StatusOr<ContentSource> source = SourceOf(request.volume_content_source());
     if (!source.ok()) return source.status();
@@ -165,8 +172,11 @@ absl::Status ControllerService::DoValidate(
     return store_.catalog().Absent(request.volume_id());
   }
   for (const csi::v1::VolumeCapability& capability : request.volume_capabilities()) {
-    if (const absl::StatusOr<Usage> usage = UsageOf(capability); !usage.ok()) {
-      response.set_message(std::string(usage.status().message()));
+    const absl::StatusOr<Usage> usage = UsageOf(capability);
+    const absl::Status possible =
+        usage.ok() ? CheckUsage(*usage, volume->record.view) : usage.status();
+    if (!possible.ok()) {
+      response.set_message(std::string(possible.message()));
       return absl::OkStatus();
     }
   }

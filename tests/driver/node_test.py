@@ -325,6 +325,69 @@ class AttachedTest(AttachedCase):
             self.unpublish(volume)
             self.unstage(volume)
 
+    def test_a_snapshot_is_read_without_a_copy(self):
+        volume = self.volume("a", 64 * MIB)
+        self.stage(volume, block())
+        self.publish(volume, block())
+        with open(self.target, "r+b", buffering=0) as device:
+            device.write(bytes([7]) * MIB)
+            os.fsync(device)
+        snapshot = make_snapshot(self.client, volume, "s")
+        self.unpublish(volume)
+        self.unstage(volume)
+        many = block(Mode.MULTI_NODE_READER_ONLY)
+        before = self.client.GetCapacity().available_capacity
+        views = [self.client.CreateVolume(name=name, volume_capabilities=[mode],
+                                          volume_content_source=from_snapshot(snapshot)).volume
+                 for name, mode in (("one", many), ("two", block(Mode.SINGLE_NODE_READER_ONLY)), ("one", many))]
+        self.assertEqual(views[0], views[2])
+        self.assertNotEqual(views[0].volume_id, views[1].volume_id)
+        self.assertEqual(views[0].capacity_bytes, 64 * MIB)
+        self.assertLess(before - self.client.GetCapacity().available_capacity, MIB)
+        one, two = (view.volume_id for view in views[:2])
+        self.attached += [one, two]
+        # It can't be written to, grow, or be the source of others.
+        self.fails(Code.ALREADY_EXISTS, self.client.CreateVolume, name="one", volume_capabilities=[block()],
+                   volume_content_source=from_snapshot(snapshot))
+        self.fails(Code.OUT_OF_RANGE, self.client.CreateVolume, name="larger", volume_capabilities=[many],
+                   volume_content_source=from_snapshot(snapshot), capacity_range=size(65 * MIB))
+        for capability in (many, mount(mode=Mode.MULTI_NODE_READER_ONLY)):
+            self.fails(Code.INVALID_ARGUMENT, self.client.CreateVolume, name="blank", volume_capabilities=[capability])
+        self.fails(Code.FAILED_PRECONDITION, self.client.ControllerExpandVolume, volume_id=one,
+                   capacity_range=size(128 * MIB))
+        self.fails(Code.FAILED_PRECONDITION, make_snapshot, self.client, one, "of view")
+        self.fails(Code.FAILED_PRECONDITION, self.client.CreateVolume, name="clone", volume_capabilities=[block()],
+                   volume_content_source=parts.from_volume(one))
+        self.fails(Code.FAILED_PRECONDITION, self.stage, one, block())
+        self.assertFalse(self.client.ValidateVolumeCapabilities(
+            volume_id=one, volume_capabilities=[block()]).HasField("confirmed"))
+        # The snapshot and its volume go; the data stays until the last reader has gone.
+        self.client.DeleteSnapshot(snapshot_id=snapshot)
+        self.client.DeleteVolume(volume_id=volume)
+        targets = {view: self.target + view for view in (one, two)}
+        for view, target in targets.items():
+            staging = self.staging + view
+            for _ in range(2):
+                self.client.NodeStageVolume(volume_id=view, staging_target_path=staging, volume_capability=many)
+                self.client.NodePublishVolume(volume_id=view, staging_target_path=staging, target_path=target,
+                                              volume_capability=many)
+        for target in targets.values():
+            with open(target, "rb") as device:
+                self.assertEqual(device.read(MIB), bytes([7]) * MIB)
+                self.assertEqual(device.read(MIB), bytes(MIB))
+            with self.assertRaises(OSError), open(target, "r+b", buffering=0) as device:
+                device.write(b"x" * 4096)
+        self.assertEqual(self.client.NodeGetVolumeStats(volume_id=one, volume_path=targets[one]).usage[0].total, 64 * MIB)
+        self.driver.stop()
+        self.driver = self.start()
+        self.client = self.driver.client
+        for view, target in targets.items():
+            self.fails(Code.FAILED_PRECONDITION, self.client.DeleteVolume, volume_id=view)
+            self.client.NodeUnpublishVolume(volume_id=view, target_path=target)
+            self.client.NodeUnstageVolume(volume_id=view, staging_target_path=self.staging + view)
+            self.client.DeleteVolume(volume_id=view)
+        self.assertEqual(os.listdir(os.path.join(self.driver.state, "volumes")), [])
+
     def test_targets(self):
         volume = self.volume("a")
         single = block(Mode.SINGLE_NODE_SINGLE_WRITER)

@@ -75,8 +75,8 @@ class VolumeHost::Attached {
       return absl::OutOfRangeError(
           absl::StrCat("the volume has ", *served, " bytes, its file can't have ", size));
     }
-    // Whoever keeps the session knows first: a host that goes on with it must not have a smaller
-    // file than the kernel knows of.
+    // The driver, which keeps the session, knows first: a host that goes on with it must not have a
+    // smaller file than the kernel knows of.
     FuseSession grown = shown->session();
     grown.size = size;
     ReportSession(grown);

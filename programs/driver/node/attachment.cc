@@ -55,13 +55,20 @@ absl::StatusOr<std::string> Attachment::Choose(DeviceKind kind) {
 
 std::vector<std::string> Attachment::Find(const std::string& id) const {
   std::vector<std::string> devices = NbdDevicesOf(paths_.NbdSocket(id));
-  const std::vector<std::string> loops = LoopDevicesOf(paths_.FuseFile(id));
-  devices.insert(devices.end(), loops.begin(), loops.end());
+  for (const std::string& file : {paths_.FuseFile(id), paths_.ViewFile(id)}) {
+    const std::vector<std::string> loops = LoopDevicesOf(file);
+    devices.insert(devices.end(), loops.begin(), loops.end());
+  }
   return devices;
 }
 
+bool Attachment::IsView(const std::string& id) const {
+  return ::access(paths_.ViewFile(id).c_str(), F_OK) == 0;
+}
+
 bool Attachment::IsOurs(const std::string& id, const std::string& device) const {
-  return IsNbdDeviceOf(device, paths_.NbdSocket(id)) || IsLoopDeviceOf(device, paths_.FuseFile(id));
+  return IsNbdDeviceOf(device, paths_.NbdSocket(id)) ||
+         IsLoopDeviceOf(device, paths_.FuseFile(id)) || IsLoopDeviceOf(device, paths_.ViewFile(id));
 }
 
 absl::StatusOr<AttachedDevice> Attachment::Hold(const std::string& id,
@@ -80,6 +87,7 @@ absl::StatusOr<bool> Attachment::IsServed(const std::string& id) const {
 }
 
 absl::StatusOr<bool> Attachment::IsAlive(const std::string& id) const {
+  if (IsView(id)) return true;
   const absl::StatusOr<bool> mounted = IsMounted(paths_.FuseDirectory(id));
   if (!mounted.ok()) return mounted.status();
   if (!*mounted) return IsServed(id);
@@ -123,6 +131,11 @@ absl::Status Attachment::ServeAgain(const std::string& id, const NodeRecord& nod
 }
 
 absl::StatusOr<AttachedDevice> Attachment::Attach(const std::string& id, NodeRecord& node) const {
+  if (IsView(id)) {
+    absl::StatusOr<AttachedDevice> found = DeviceToUse(id);
+    if (!absl::IsNotFound(found.status())) return found;
+    return AttachFile(id, paths_.ViewFile(id), /*read_only=*/true);
+  }
   // A device above a server that has died fails every request, and is made anew.
   const absl::StatusOr<bool> alive = IsAlive(id);
   if (!alive.ok()) return alive.status();
@@ -148,9 +161,14 @@ absl::StatusOr<AttachedDevice> Attachment::Attach(const std::string& id, NodeRec
       return shown;
     }
   }
-  std::vector<std::string> command = {"losetup", "--find", "--show", "--direct-io=on",
-                                      paths_.FuseFile(id)};
-  if (node.read_only) command.emplace_back("--read-only");
+  return AttachFile(id, paths_.FuseFile(id), node.read_only);
+}
+
+absl::StatusOr<AttachedDevice> Attachment::AttachFile(const std::string& id,
+                                                      const std::string& file,
+                                                      bool read_only) const {
+  std::vector<std::string> command = {"losetup", "--find", "--show", "--direct-io=on", file};
+  if (read_only) command.emplace_back("--read-only");
   const absl::StatusOr<std::string> loop = CallProgram(command);
   if (!loop.ok()) return loop.status();
   return HoldToUse(id, *loop);
@@ -249,7 +267,7 @@ absl::Status Attachment::Detach(const std::string& id) const {
   for (const std::string& device : Find(id)) {
     if (absl::Status detached = DetachDevice(id, device, *alive); !detached.ok()) return detached;
   }
-  return host_.Stop(id);
+  return IsView(id) ? absl::OkStatus() : host_.Stop(id);
 }
 
 }  // namespace cbt::driver

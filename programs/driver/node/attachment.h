@@ -67,6 +67,9 @@ class Attachment {
   absl::Status Detach(const std::string& id) const;
 
  private:
+  bool IsView(const std::string& id) const;
+  absl::StatusOr<AttachedDevice> AttachFile(const std::string& id, const std::string& file,
+                                            bool read_only) const;
   std::vector<std::string> Find(const std::string& id) const;
   bool IsOurs(const std::string& id, const std::string& device) const;
   // Proven to be the volume's while it is held open.

@@ -169,6 +169,11 @@ absl::Status Node::Stage(const std::string& id, const std::string& staging, cons
   if (absl::Status known = CheckFileSystem(usage.file_system); !known.ok()) return known;
   absl::StatusOr<Locked> locked = Lock(id);
   if (!locked.ok()) return locked.status();
+  const bool view = locked->volume.record.view;
+  if (view && (!usage.read_only || !usage.block)) {
+    return absl::FailedPreconditionError(
+        "the volume is a snapshot that is only read, as a block device");
+  }
   std::optional<NodeRecord> node = locked->volume.node;
   if (node.has_value()) {
     if (node->staging_path != staging) {
@@ -178,7 +183,8 @@ absl::Status Node::Stage(const std::string& id, const std::string& staging, cons
       return absl::AlreadyExistsError("the volume is staged there in another way");
     }
   } else {
-    absl::StatusOr<std::string> nbd = Attachment::Choose(options_.device);
+    // The kernel serves a view by itself.
+    absl::StatusOr<std::string> nbd = view ? std::string() : Attachment::Choose(options_.device);
     if (!nbd.ok()) return nbd.status();
     node = NodeRecord{.staging_path = staging,
                       .block = usage.block,

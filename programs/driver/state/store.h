@@ -54,6 +54,9 @@ struct CapacityRange {
 struct VolumeRequest {
   std::string name;
   CapacityRange range = {};
+  // Only to be read: of a snapshot, without a copy. The snapshot may be deleted; its data goes with
+  // its last view.
+  bool view = false;
   ContentSource source = {};
   // The unit in which changes are tracked, bytes; see volume::CreateOptions.
   uint64_t granularity = 4 * kKiB;
@@ -82,6 +85,7 @@ class Store {
   // The volume of this name, made if it does not exist.
   // A clone holds what its source held at one moment after the first call of an uninterrupted
   // series, see CloneAttempts.
+  // A view has the snapshot's size: OUT_OF_RANGE for a larger one.
   // Errors: INVALID_ARGUMENT for the name or the granularity, ALREADY_EXISTS for a volume of this
   //         name with another capacity, granularity or source, OUT_OF_RANGE for a capacity that
   //         can't be, or is less than the source's, NOT_FOUND without the source, DATA_LOSS if it
@@ -95,7 +99,8 @@ class Store {
   // Errors: FAILED_PRECONDITION while it is attached, DATA_LOSS if it is left alone.
   absl::Status DeleteVolume(const std::string& id);
   // Returns the capacity, at least what was required.
-  // Errors: NOT_FOUND, FAILED_PRECONDITION while the volume is attached by the kernel's NBD
+  // Errors: NOT_FOUND, FAILED_PRECONDITION for a view, and while the volume is attached by the
+  // kernel's NBD
   //         client, OUT_OF_RANGE, RESOURCE_EXHAUSTED.
   absl::StatusOr<uint64_t> ExpandVolume(const std::string& id, const CapacityRange& range);
 
@@ -149,6 +154,8 @@ class Store {
   absl::StatusOr<Volume> MakeVolume(const VolumeRequest& request, uint64_t least,
                                     const std::string& image);
   absl::StatusOr<Volume> MakeFromSnapshot(const VolumeRequest& request);
+  absl::StatusOr<Volume> MakeView(const VolumeRequest& request, uint64_t size,
+                                  const std::string& image);
   absl::StatusOr<Volume> MakeClone(const VolumeRequest& request,
                                    const CloneAttempts::IsGone& is_gone);
   absl::StatusOr<volume::SnapshotInfo> CopyForClone(const Volume& source,

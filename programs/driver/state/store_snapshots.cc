@@ -158,6 +158,7 @@ absl::StatusOr<Snapshot> Store::CreateSnapshot(const std::string& volume_id,
   if (!held.ok()) return held.status();
   const std::optional<Volume> volume = catalog_->FindVolume(volume_id);
   if (!volume.has_value() || volume->record.removed) return NoVolume(volume_id);
+  if (volume->record.view) return OnlyRead();
   std::string id;
   if (found.has_value()) {
     id = found->id;
