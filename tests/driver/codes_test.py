@@ -26,7 +26,8 @@ class CodesTest(parts.DriverTest):
         self.assertEqual([one.service.type for one in capabilities if one.HasField("service")],
                          [csi.PluginCapability.Service.CONTROLLER_SERVICE,
                           csi.PluginCapability.Service.VOLUME_ACCESSIBILITY_CONSTRAINTS,
-                          csi.PluginCapability.Service.SNAPSHOT_METADATA_SERVICE])
+                          csi.PluginCapability.Service.SNAPSHOT_METADATA_SERVICE,
+                          csi.PluginCapability.Service.SNAPSHOT_ACCESSIBILITY_CONSTRAINTS])
         self.assertTrue(self.client.Probe().ready.value)
         for one in self.client.ControllerGetCapabilities().capabilities:
             self.assertTrue(one.HasField("rpc"))
@@ -289,6 +290,18 @@ class CodesTest(parts.DriverTest):
         self.assertEqual(len(self.client.ListSnapshots().entries), 1)
         folder = os.path.join(self.driver.state, "volumes", volume, "volume", "snapshots")
         self.assertEqual(len(os.listdir(folder)), 1)
+
+    def test_snapshots_are_on_one_node(self):
+        here, there = (csi.Topology(segments={f"topology.{parts.NAME}/node": f"node-{i}"}) for i in (1, 2))
+        volume = make_volume(self.client, "a")
+        self.fails(Code.RESOURCE_EXHAUSTED, self.client.CreateSnapshot, source_volume_id=volume, name="s",
+                   accessibility_requirements=csi.TopologyRequirement(requisite=[there]))
+        taken = self.client.CreateSnapshot(
+            source_volume_id=volume, name="s",
+            accessibility_requirements=csi.TopologyRequirement(requisite=[there, here])).snapshot
+        self.assertEqual(list(taken.accessible_topology), [here])
+        listed = self.client.ListSnapshots().entries[0].snapshot
+        self.assertEqual(list(listed.accessible_topology), [here])
 
     def test_calls_without_meaning_here(self):
         self.fails(Code.UNIMPLEMENTED, self.client.ControllerPublishVolume, volume_id="a")
