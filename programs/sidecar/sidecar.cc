@@ -11,6 +11,7 @@
 #include "cbt/rpc/relay.h"
 #include "ops/event_log.h"
 #include "ops/http_page.h"
+#include "programs/cluster/access_reviewer.h"
 #include "programs/cluster/component.h"
 #include "programs/cluster/driver.h"
 #include "programs/cluster/live_objects.h"
@@ -118,7 +119,7 @@ class Sidecar::Impl {
     if (!client.ok()) return client.status();
     background_client_ = *std::move(client);
     absl::StatusOr<std::unique_ptr<cluster::WatchedObjects>> watched =
-        cluster::WatchedObjects::Create(*background_client_);
+        cluster::WatchedObjects::Create(*background_client_, cluster::Watches::kAll);
     if (!watched.ok()) return watched.status();
     watched_ = *std::move(watched);
     live_.emplace(*client_, options_.api_timeout, log_);
@@ -139,10 +140,11 @@ class Sidecar::Impl {
     audience_.emplace(options_.audience, publishes, driver_, *watched_, *live_,
                       OwnAudiences(options_.cluster, log_), log_);
     authenticator_.emplace(*client_, *audience_, options_.api_timeout, log_);
-    authorizer_.emplace(*client_, options_.api_timeout, log_);
+    reviewer_.emplace(*client_, options_.api_timeout, log_);
+    authorizer_.emplace(*reviewer_);
     resolver_.emplace(driver_, *watched_, *live_, options_.base_policy, options_.missing_code,
                       log_);
-    secrets_.emplace(*client_, driver_, *watched_, *live_, options_.api_timeout, log_);
+    secrets_.emplace(*client_, *watched_, *live_, options_.api_timeout, log_);
     rpc::RelayOptions relay = options_.relay;
     relay.service.access = {.authenticator = &*authenticator_,
                             .authorizer = &*authorizer_,
@@ -208,7 +210,8 @@ class Sidecar::Impl {
   std::optional<cluster::LiveObjects> live_;
   std::optional<Audience> audience_;
   std::optional<TokenReviewer> authenticator_;
-  std::optional<AccessReviewer> authorizer_;
+  std::optional<cluster::AccessReviewer> reviewer_;
+  std::optional<SnapshotAuthorizer> authorizer_;
   std::optional<ObjectResolver> resolver_;
   std::optional<ClassSecrets> secrets_;
 

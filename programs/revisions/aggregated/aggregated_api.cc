@@ -15,9 +15,9 @@
 #include "cbt/kube/watch.h"
 #include "ops/event_log.h"
 #include "ops/http_page.h"
+#include "programs/cluster/access_reviewer.h"
 #include "programs/cluster/component.h"
 #include "programs/revisions/aggregated/api_server.h"
-#include "programs/revisions/aggregated/authorizer.h"
 #include "programs/revisions/aggregated/cluster_objects.h"
 #include "programs/revisions/aggregated/delta_service.h"
 #include "programs/revisions/aggregated/discovery_controller.h"
@@ -89,12 +89,13 @@ class AggregatedApi::Impl {
     if (controller_ != nullptr) controller_->Stop();
     // Nothing acts any more: another process may.
     elector_.reset();
-    objects_.reset();
+    if (objects_ != nullptr) objects_->Stop();
     controller_.reset();
     proxy_.reset();
     // Ends what is still asked; the answers find everything else in place.
     background_client_.reset();
     client_.reset();
+    objects_.reset();
   }
 
  private:
@@ -154,8 +155,8 @@ class AggregatedApi::Impl {
                 controller_->Look(std::string(now->name()));
               }
             }};
-    absl::StatusOr<std::unique_ptr<ClusterObjects>> objects =
-        ClusterObjects::Create(*background_client_, options_.api_timeout, std::move(discoveries));
+    absl::StatusOr<std::unique_ptr<ClusterObjects>> objects = ClusterObjects::Create(
+        *background_client_, *client_, options_.api_timeout, std::move(discoveries), log_);
     if (!objects.ok()) return objects.status();
     objects_ = *std::move(objects);
     controller_->Start();
@@ -163,10 +164,10 @@ class AggregatedApi::Impl {
   }
 
   absl::Status StartServer() {
-    authorizer_.emplace(*client_, options_.api_timeout, log_);
-    service_.emplace(options_, *objects_, *authorizer_, upstream_, log_);
+    reviewer_.emplace(*client_, options_.api_timeout, log_);
+    service_.emplace(options_, *objects_, *reviewer_, upstream_, log_);
     api_ = std::make_unique<ApiServer>(
-        options_, *proxy_, *authorizer_, *service_, [this] { return Checks(); }, log_);
+        options_, *proxy_, *reviewer_, *service_, [this] { return Checks(); }, log_);
     http_server::ServerOptions server = options_.server;
     server.ask_for_certificate = true;
     server.is_known = [this](const std::vector<std::string>& certificates) {
@@ -243,7 +244,7 @@ class AggregatedApi::Impl {
   std::mutex shutdown_;
 
   // Used by what the client answers, so they outlive it.
-  std::optional<Authorizer> authorizer_;
+  std::optional<cluster::AccessReviewer> reviewer_;
   std::optional<DeltaService> service_;
 
   // In the order of their beginnings; Shutdown() says in which they end.

@@ -15,7 +15,7 @@
 #include "cbt/executor.h"
 #include "cbt/kube/reviews.h"
 #include "ops/event_log.h"
-#include "programs/revisions/aggregated/authorizer.h"
+#include "programs/cluster/access_reviewer.h"
 #include "programs/revisions/aggregated/delta_service.h"
 #include "programs/revisions/aggregated/discovery_documents.h"
 #include "programs/revisions/aggregated/front_proxy.h"
@@ -37,10 +37,10 @@ struct RequestCounters {
 class ApiServer {
  public:
   // All must outlive the HTTP server. `checks`: of /readyz.
-  ApiServer(const Options& options, const FrontProxyWatch& proxy, Authorizer& authorizer,
+  ApiServer(const Options& options, const FrontProxyWatch& proxy, cluster::AccessReviewer& reviewer,
             DeltaService& service, std::function<HealthChecks()> checks, ops::EventLog& log)
       : proxy_(proxy),
-        authorizer_(authorizer),
+        reviewer_(reviewer),
         service_(service),
         checks_(std::move(checks)),
         log_(log),
@@ -71,7 +71,7 @@ class ApiServer {
   http_server::Response Count(http_server::Response response);
 
   const FrontProxyWatch& proxy_;
-  Authorizer& authorizer_;
+  cluster::AccessReviewer& reviewer_;
   DeltaService& service_;
   const std::function<HealthChecks()> checks_;
   ops::EventLog& log_;

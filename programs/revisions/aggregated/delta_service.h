@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/kube/reviews.h"
 #include "ops/event_log.h"
-#include "programs/revisions/aggregated/authorizer.h"
+#include "programs/cluster/access_reviewer.h"
 #include "programs/revisions/aggregated/cluster_objects.h"
 #include "programs/revisions/aggregated/options.h"
 #include "programs/revisions/aggregated/upstream.h"
@@ -34,13 +34,9 @@ struct DeltaCounters {
 class DeltaService {
  public:
   // All must outlive the object.
-  DeltaService(const Options& options, const ClusterObjects& objects, Authorizer& authorizer,
-               Upstream& upstream, ops::EventLog& log)
-      : options_(options),
-        objects_(objects),
-        authorizer_(authorizer),
-        upstream_(upstream),
-        log_(log) {}
+  DeltaService(const Options& options, const ClusterObjects& objects,
+               cluster::AccessReviewer& reviewer, Upstream& upstream, ops::EventLog& log)
+      : options_(options), objects_(objects), reviewer_(reviewer), upstream_(upstream), log_(log) {}
 
   // The object with its status, as JSON. `user`: who asks, and may create the object; whether it
   // may read a secret that it names is asked here. Errors: those of ClusterObjects;
@@ -61,7 +57,7 @@ class DeltaService {
 
   const Options& options_;
   const ClusterObjects& objects_;
-  Authorizer& authorizer_;
+  cluster::AccessReviewer& reviewer_;
   Upstream& upstream_;
   ops::EventLog& log_;
   DeltaCounters counters_;
