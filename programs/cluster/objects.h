@@ -3,7 +3,10 @@
 #define CBT_PROGRAMS_CLUSTER_OBJECTS_H_
 
 #include <functional>
+#include <future>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,6 +16,15 @@ namespace cbt::kube::cluster {
 
 template <typename Result>
 using Found = std::function<void(absl::StatusOr<Result>)>;
+
+// Waits for what `ask` passes to its argument, once. Not in a callback of a client.
+template <typename Answer>
+Answer Await(const std::function<void(std::function<void(Answer)>)>& ask) {
+  const auto promise = std::make_shared<std::promise<Answer>>();
+  std::future<Answer> answer = promise->get_future();
+  ask([promise](Answer one) { promise->set_value(std::move(one)); });
+  return answer.get();
+}
 
 // Each function calls `found` once, during the call or later, from any thread: with the object, or
 // NOT_FOUND, or UNAVAILABLE if that can't be known now. Thread safe.

@@ -56,7 +56,8 @@ absl::Status Start(Client& client, const Resource& resource, CacheOptions option
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<WatchedObjects>> WatchedObjects::Create(Client& client) {
+absl::StatusOr<std::unique_ptr<WatchedObjects>> WatchedObjects::Create(Client& client,
+                                                                       Watches watches) {
   std::unique_ptr<WatchedObjects> made(new WatchedObjects());
   made->caches_ = std::make_unique<Caches>();
   Caches& caches = *made->caches_;
@@ -65,8 +66,11 @@ absl::StatusOr<std::unique_ptr<WatchedObjects>> WatchedObjects::Create(Client& c
   for (absl::Status status :
        {Start(client, kVolumeSnapshots, SnapshotCache(), caches.snapshots),
         Start(client, kVolumeSnapshotContents, std::move(by_handle), caches.contents),
-        Start(client, kVolumeSnapshotClasses, {}, caches.classes),
-        Start(client, kSnapshotMetadataServices, {}, caches.services)}) {
+        Start(client, kVolumeSnapshotClasses, {}, caches.classes)}) {
+    if (!status.ok()) return status;
+  }
+  if (watches == Watches::kAll) {
+    absl::Status status = Start(client, kSnapshotMetadataServices, {}, caches.services);
     if (!status.ok()) return status;
   }
   return made;
@@ -129,19 +133,9 @@ void WatchedObjects::FindDefaultClasses(const std::string& driver,
 
 void WatchedObjects::GetService(const std::string& name, Found<SnapshotMetadataService> found) {
   found(With([&](const Caches& caches) {
+    if (caches.services == nullptr) return absl::StatusOr<SnapshotMetadataService>(NotCurrent());
     return Find<SnapshotMetadataService>(*caches.services, "", name);
   }));
-}
-
-int WatchedObjects::current() const {
-  const std::shared_lock lock(mutex_);
-  if (caches_ == nullptr) return 0;
-  int count = 0;
-  for (const ObjectCache* const cache : {caches_->snapshots.get(), caches_->contents.get(),
-                                         caches_->classes.get(), caches_->services.get()}) {
-    if (cache->CheckFresh(kMostBroken).ok()) ++count;
-  }
-  return count;
 }
 
 }  // namespace cbt::kube::cluster

@@ -15,6 +15,9 @@
 
 namespace cbt::kube::cluster {
 
+// What is watched: a program may not have the right to see services.
+enum class Watches : unsigned char { kSnapshots, kAll };
+
 // Answers during the call, and without a request. UNAVAILABLE as long as a watch is not current: it
 // has not listed yet, may not list, or has been interrupted for more than two seconds. What it
 // finds may be a moment old, and what it does not find may exist by now: ask LiveObjects before
@@ -22,7 +25,7 @@ namespace cbt::kube::cluster {
 class WatchedObjects final : public Objects {
  public:
   // Starts the watches. The client must live until Stop(). Errors: those of ObjectCache::Create().
-  static absl::StatusOr<std::unique_ptr<WatchedObjects>> Create(Client& client);
+  static absl::StatusOr<std::unique_ptr<WatchedObjects>> Create(Client& client, Watches watches);
 
   // Ends the watches; from now on, everything is UNAVAILABLE. Must not run in a callback of the
   // client.
@@ -39,16 +42,12 @@ class WatchedObjects final : public Objects {
                           Found<std::vector<VolumeSnapshotClass>> found) override;
   void GetService(const std::string& name, Found<SnapshotMetadataService> found) override;
 
-  // The watches that are current, of kWatches.
-  static constexpr int kWatches = 4;
-  int current() const;
-
  private:
   struct Caches {
     std::unique_ptr<ObjectCache> snapshots;
     std::unique_ptr<ObjectCache> contents;
     std::unique_ptr<ObjectCache> classes;
-    std::unique_ptr<ObjectCache> services;
+    std::unique_ptr<ObjectCache> services;  // null: not watched
   };
 
   WatchedObjects() = default;

@@ -11,6 +11,7 @@
 #include "base/wipe.h"
 #include "cbt/kube/object.h"
 #include "programs/cluster/published_object.h"
+#include "programs/cluster/snapshot_lookup.h"
 
 namespace cbt::kube::sidecar {
 namespace {
@@ -100,26 +101,28 @@ void Audience::Find(cluster::Found<std::string> done) {
   const std::string name = driver_.name();
   if (name.empty()) return done(absl::UnavailableError("the driver has not said its name"));
   if (publishes_) return done(cluster::PublishedAudience(fixed_, name));
-  watched_.GetService(name, [this, name, done = std::move(done)](
-                                const absl::StatusOr<SnapshotMetadataService>& seen) {
-    if (absl::StatusOr<std::string> audience = AudienceOf(seen); audience.ok()) {
-      return done(std::move(audience));
-    }
+  const auto find = [name](cluster::Objects& objects, const cluster::Found<std::string>& found) {
+    objects.GetService(name, [found](const absl::StatusOr<SnapshotMetadataService>& service) {
+      found(AudienceOf(service));
+    });
+  };
+  const auto keep = [this, name](const cluster::Found<std::string>& found,
+                                 const cluster::AskLive<std::string>& ask) {
     const std::string_view parts[] = {name};
-    kept_.Ask(
-        cluster::KeyOf(parts), done, [this, name](cluster::AnswerCache<std::string>::Done answer) {
-          live_.GetService(name, [this, name, answer = std::move(answer)](
-                                     const absl::StatusOr<SnapshotMetadataService>& service) {
-            const absl::StatusOr<std::string> audience = AudienceOf(service);
-            if (audience.ok()) return answer(audience);
-            log_.Write(
-                rpc::LogLevel::kError, "no audience",
-                {{.key = "snapshotmetadataservice", .value = name},
-                 {.key = "code", .value = absl::StatusCodeToString(service.status().code())}});
-            answer(absl::UnavailableError("the audience is not known"));
-          });
-        });
-  });
+    kept_.Ask(cluster::KeyOf(parts), found,
+              [this, name, ask](cluster::AnswerCache<std::string>::Done answer) {
+                ask([this, name,
+                     answer = std::move(answer)](const absl::StatusOr<std::string>& audience) {
+                  if (audience.ok()) return answer(audience);
+                  log_.Write(rpc::LogLevel::kError, "no audience",
+                             {{.key = "snapshotmetadataservice", .value = name},
+                              {.key = "code",
+                               .value = absl::StatusCodeToString(audience.status().code())}});
+                  answer(absl::UnavailableError("the audience is not known"));
+                });
+              });
+  };
+  cluster::FindWatchedOrLive<std::string>(watched_, live_, find, std::move(done), keep);
 }
 
 }  // namespace cbt::kube::sidecar

@@ -1,44 +1,29 @@
-// May this caller read snapshots of the namespace? Asks the API server: SubjectAccessReview.
+// May this caller read snapshots of the namespace?
 #ifndef CBT_PROGRAMS_SIDECAR_AUTHORIZER_H_
 #define CBT_PROGRAMS_SIDECAR_AUTHORIZER_H_
 
-#include <chrono>
 #include <string>
+#include <utility>
 
-#include "cbt/kube/client.h"
-#include "cbt/kube/reviews.h"
 #include "cbt/rpc/access.h"
-#include "ops/event_log.h"
-#include "programs/cluster/answer_cache.h"
+#include "programs/cluster/access_reviewer.h"
 
 namespace cbt::kube::sidecar {
 
-// Permitted is who may get volumesnapshots of the namespace, all of them: a rule that is limited to
-// names does not suffice. Everything that the TokenReview has said of the caller is passed on.
-// Answers are kept for seconds. Whatever keeps the API server from answering is UNAVAILABLE. Thread
-// safe.
-class AccessReviewer final : public rpc::Authorizer {
+// Everything that the TokenReview has said of the caller is passed on. Thread safe.
+class SnapshotAuthorizer final : public rpc::Authorizer {
  public:
-  static constexpr std::chrono::seconds kKeepAllowed{5};
-  static constexpr std::chrono::seconds kKeepDenied{1};
-  static constexpr size_t kMostKept = 4096;
-
-  // The object must live until the client's end.
-  AccessReviewer(Client& client, std::chrono::milliseconds timeout, ops::EventLog& log);
+  explicit SnapshotAuthorizer(cluster::AccessReviewer& reviewer) : reviewer_(reviewer) {}
 
   void Authorize(const rpc::Principal& who, const std::string& name_space,
-                 rpc::DoneStatus done) override;
+                 rpc::DoneStatus done) override {
+    UserInfo user = {
+        .username = who.name, .uid = who.uid, .groups = who.groups, .extra = who.extra};
+    reviewer_.Ask(cluster::MayGetSnapshots(std::move(user), name_space), std::move(done));
+  }
 
  private:
-  // Stands for a yes.
-  struct Allowed {};
-
-  void Review(const SubjectAccessReview& review, cluster::AnswerCache<Allowed>::Done answer);
-
-  Client& client_;
-  const std::chrono::milliseconds timeout_;
-  ops::EventLog& log_;
-  cluster::AnswerCache<Allowed> kept_;
+  cluster::AccessReviewer& reviewer_;
 };
 
 }  // namespace cbt::kube::sidecar

@@ -3,12 +3,11 @@
 #include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "cbt/kube/core_objects.h"
 #include "programs/cluster/secret_template.h"
+#include "programs/cluster/snapshot_lookup.h"
 #include "programs/sidecar/resolver.h"
 
 namespace cbt::kube::sidecar {
@@ -35,17 +34,7 @@ absl::Status Lasting(const absl::Status& error) {
 
 }  // namespace
 
-ClassSecrets::ClassSecrets(Client& client, const cluster::Driver& driver, cluster::Objects& watched,
-                           cluster::Objects& live, std::chrono::milliseconds timeout,
-                           ops::EventLog& log)
-    : client_(client),
-      driver_(driver),
-      watched_(watched),
-      live_(live),
-      timeout_(timeout),
-      log_(log) {}
-
-absl::Status ClassSecrets::Failed(const cluster::BoundSnapshot& snapshot, const absl::Status& why,
+absl::Status ClassSecrets::Failed(const BoundSnapshot& snapshot, const absl::Status& why,
                                   absl::string_view for_good) {
   log_.Failed("secrets can't be read", why,
               {{.key = "namespace", .value = snapshot.name_space},
@@ -55,48 +44,28 @@ absl::Status ClassSecrets::Failed(const cluster::BoundSnapshot& snapshot, const 
   return absl::FailedPreconditionError(for_good);
 }
 
-void ClassSecrets::FindClass(cluster::Objects& objects, const cluster::BoundSnapshot& snapshot,
-                             cluster::Found<VolumeSnapshotClass> found) {
-  const std::string driver = driver_.name();
-  if (snapshot.class_name.has_value() && !snapshot.class_name->empty()) {
-    return objects.GetClass(*snapshot.class_name, [driver, found = std::move(found)](
-                                                      absl::StatusOr<VolumeSnapshotClass> one) {
-      // The secrets of one driver are not for another.
-      if (one.ok() && one->driver != driver) {
-        return found(absl::InvalidArgumentError("the class is one of another driver"));
-      }
-      found(std::move(one));
-    });
-  }
-  objects.FindDefaultClasses(
-      driver, [found = std::move(found)](absl::StatusOr<std::vector<VolumeSnapshotClass>> classes) {
-        if (!classes.ok()) return found(classes.status());
-        if (classes->size() != 1) {
-          return found(absl::NotFoundError(
-              absl::StrCat("the driver has ", classes->size(), " default classes")));
-        }
-        found(std::move(classes->front()));
-      });
-}
-
 void ClassSecrets::GetSecrets(const std::string&, const rpc::ResolvedSnapshots& snapshots,
                               rpc::Done<Secrets> done) {
   const auto details = std::dynamic_pointer_cast<const SnapshotDetails>(snapshots.details);
   if (details == nullptr) return done(absl::InternalError("the snapshot has no details"));
-  FindClass(
-      watched_, details->target,
-      [this, details, done = std::move(done)](const absl::StatusOr<VolumeSnapshotClass>& seen) {
-        if (seen.ok()) return Read(*seen, details->target, done);
-        FindClass(live_, details->target,
-                  [this, details, done](const absl::StatusOr<VolumeSnapshotClass>& one) {
-                    if (!one.ok()) return done(Failed(details->target, one.status(), kNoClass));
-                    Read(*one, details->target, done);
-                  });
+  using Class = std::optional<VolumeSnapshotClass>;
+  const auto find = [details](cluster::Objects& objects, const cluster::Found<Class>& found) {
+    cluster::FindClass(objects, details->target, [found](absl::StatusOr<Class> one) {
+      if (one.ok() && !one->has_value()) {
+        return found(absl::NotFoundError("the driver has no default class"));
+      }
+      found(std::move(one));
+    });
+  };
+  cluster::FindWatchedOrLive<Class>(
+      watched_, live_, find, [this, details, done = std::move(done)](absl::StatusOr<Class> one) {
+        if (!one.ok()) return done(Failed(details->target, one.status(), kNoClass));
+        Read(**one, details->target, done);
       });
 }
 
-void ClassSecrets::Read(const VolumeSnapshotClass& snapshot_class,
-                        const cluster::BoundSnapshot& snapshot, const rpc::Done<Secrets>& done) {
+void ClassSecrets::Read(const VolumeSnapshotClass& snapshot_class, const BoundSnapshot& snapshot,
+                        const rpc::Done<Secrets>& done) {
   const absl::StatusOr<std::optional<cluster::SecretName>> name =
       cluster::SecretOf(snapshot_class, {.snapshot_namespace = snapshot.name_space,
                                          .snapshot_name = snapshot.name,

@@ -6,10 +6,9 @@
 #include <string>
 
 #include "cbt/kube/client.h"
+#include "cbt/kube/snapshots.h"
 #include "cbt/rpc/access.h"
 #include "ops/event_log.h"
-#include "programs/cluster/binding.h"
-#include "programs/cluster/driver.h"
 #include "programs/cluster/objects.h"
 
 namespace cbt::kube::sidecar {
@@ -21,24 +20,22 @@ class ClassSecrets final : public rpc::SecretProvider {
  public:
   // All must outlive the object, which must live until the answers of `live` and of the client have
   // come.
-  ClassSecrets(Client& client, const cluster::Driver& driver, cluster::Objects& watched,
-               cluster::Objects& live, std::chrono::milliseconds timeout, ops::EventLog& log);
+  ClassSecrets(Client& client, cluster::Objects& watched, cluster::Objects& live,
+               std::chrono::milliseconds timeout, ops::EventLog& log)
+      : client_(client), watched_(watched), live_(live), timeout_(timeout), log_(log) {}
 
   void GetSecrets(const std::string& name_space, const rpc::ResolvedSnapshots& snapshots,
                   rpc::Done<Secrets> done) override;
 
  private:
-  void FindClass(cluster::Objects& objects, const cluster::BoundSnapshot& snapshot,
-                 cluster::Found<VolumeSnapshotClass> found);
-  void Read(const VolumeSnapshotClass& snapshot_class, const cluster::BoundSnapshot& snapshot,
+  void Read(const VolumeSnapshotClass& snapshot_class, const BoundSnapshot& snapshot,
             const rpc::Done<Secrets>& done);
   // Logs `why`. The error for the client: UNAVAILABLE if it is that, otherwise FAILED_PRECONDITION
   // with the text.
-  absl::Status Failed(const cluster::BoundSnapshot& snapshot, const absl::Status& why,
+  absl::Status Failed(const BoundSnapshot& snapshot, const absl::Status& why,
                       absl::string_view for_good);
 
   Client& client_;
-  const cluster::Driver& driver_;
   cluster::Objects& watched_;
   cluster::Objects& live_;
   const std::chrono::milliseconds timeout_;

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "programs/cluster/object_name.h"
+#include "programs/cluster/snapshot_lookup.h"
 
 namespace cbt::kube::sidecar {
 namespace {
@@ -27,41 +27,16 @@ class Resolution : public std::enable_shared_from_this<Resolution> {
         done_(std::move(done)) {}
 
   void Start() {
-    FindByName(query_.target,
-               [self = shared_from_this()](absl::StatusOr<cluster::BoundSnapshot> target) {
-                 if (!target.ok()) return self->done_(target.status());
-                 self->target_ = *std::move(target);
-                 self->FindBase();
-               });
+    FindByName(query_.target, [self = shared_from_this()](absl::StatusOr<BoundSnapshot> target) {
+      if (!target.ok()) return self->done_(target.status());
+      self->target_ = *std::move(target);
+      self->FindBase();
+    });
   }
 
  private:
-  void FindByName(const std::string& name, cluster::Found<cluster::BoundSnapshot> found) {
-    objects_.GetSnapshot(
-        query_.name_space, name,
-        [self = shared_from_this(), name,
-         found = std::move(found)](absl::StatusOr<VolumeSnapshot> snapshot) {
-          if (absl::IsNotFound(snapshot.status())) {
-            return found(absl::NotFoundError(
-                absl::StrCat("snapshot ", self->query_.name_space, "/", name, " was not found")));
-          }
-          if (!snapshot.ok()) return found(snapshot.status());
-          self->FindContent(*std::move(snapshot), found);
-        });
-  }
-
-  void FindContent(VolumeSnapshot snapshot, const cluster::Found<cluster::BoundSnapshot>& found) {
-    const absl::StatusOr<std::string> name = cluster::ContentNameOf(snapshot);
-    if (!name.ok()) return found(name.status());
-    objects_.GetContent(*name, [self = shared_from_this(), snapshot = std::move(snapshot),
-                                found](const absl::StatusOr<VolumeSnapshotContent>& content) {
-      if (absl::IsNotFound(content.status())) {
-        return found(absl::UnavailableError(absl::StrCat("snapshot ", snapshot.meta.name_space, "/",
-                                                         snapshot.meta.name, " is not bound")));
-      }
-      if (!content.ok()) return found(content.status());
-      found(cluster::Bind(snapshot, *content, self->driver_));
-    });
+  void FindByName(const std::string& name, const cluster::Found<BoundSnapshot>& found) {
+    cluster::FindBound(objects_, query_.name_space, name, driver_, found);
   }
 
   void FindBase() {
@@ -70,10 +45,10 @@ class Resolution : public std::enable_shared_from_this<Resolution> {
       case BasePolicy::kHandle:
         return Finish(*query_.base);
       case BasePolicy::kName:
-        return FindByName(*query_.base, [self = shared_from_this()](
-                                            const absl::StatusOr<cluster::BoundSnapshot>& base) {
-          self->CheckBase(base);
-        });
+        return FindByName(*query_.base,
+                          [self = shared_from_this()](const absl::StatusOr<BoundSnapshot>& base) {
+                            self->CheckBase(base);
+                          });
       case BasePolicy::kHandleInNamespace:
         break;
     }
@@ -100,18 +75,17 @@ class Resolution : public std::enable_shared_from_this<Resolution> {
             if (!absl::IsNotFound(snapshot.status())) self->last_failure_ = snapshot.status();
             return self->TryNextContent();
           }
-          const absl::StatusOr<cluster::BoundSnapshot> base =
-              cluster::Bind(*snapshot, content, self->driver_);
+          const absl::StatusOr<BoundSnapshot> base =
+              cluster::BindForCaller(*snapshot, content, self->driver_);
           if (base.ok()) return self->CheckBase(base);
           self->last_failure_ = base.status();
           self->TryNextContent();
         });
   }
 
-  void CheckBase(const absl::StatusOr<cluster::BoundSnapshot>& base) {
+  void CheckBase(const absl::StatusOr<BoundSnapshot>& base) {
     if (!base.ok()) return done_(base.status());
-    if (const absl::Status status = cluster::CheckPair(*base, target_); !status.ok())
-      return done_(status);
+    if (const absl::Status status = CheckPair(*base, target_); !status.ok()) return done_(status);
     Finish(base->handle);
   }
 
@@ -130,7 +104,7 @@ class Resolution : public std::enable_shared_from_this<Resolution> {
   const BasePolicy policy_;
   cluster::Objects& objects_;
   const rpc::Done<rpc::ResolvedSnapshots> done_;
-  cluster::BoundSnapshot target_;
+  BoundSnapshot target_;
   std::vector<VolumeSnapshotContent> contents_;  // with the base's handle, not yet looked at
   std::optional<absl::Status> last_failure_;
 };
@@ -176,27 +150,26 @@ void ObjectResolver::Resolve(const rpc::SnapshotQuery& query,
       !cluster::IsObjectName(*query.base)) {
     return answer(NoBase());
   }
-  const std::string driver = driver_.name();
-  std::make_shared<Resolution>(
-      query, driver, policy, watched_,
-      [this, query, driver, policy, answer](absl::StatusOr<rpc::ResolvedSnapshots> seen) {
-        if (seen.ok()) return answer(std::move(seen));
-        // Only what is not there counts: where nothing is watched, for want of rights for example,
-        // everybody's snapshots are looked up.
-        if (lookups_.IsSpent(query.name_space, FairLimit::Clock::now())) {
-          return answer(absl::UnavailableError("too many unknown snapshots in this namespace"));
-        }
-        std::make_shared<Resolution>(query, driver, policy, live_,
-                                     [this, name_space = query.name_space,
-                                      answer](absl::StatusOr<rpc::ResolvedSnapshots> found) {
-                                       if (absl::IsNotFound(found.status())) {
-                                         lookups_.Take(name_space, FairLimit::Clock::now());
-                                       }
-                                       answer(std::move(found));
-                                     })
-            ->Start();
-      })
-      ->Start();
+  const auto resolve = [query, policy, driver = driver_.name()](
+                           cluster::Objects& objects, rpc::Done<rpc::ResolvedSnapshots> found) {
+    std::make_shared<Resolution>(query, driver, policy, objects, std::move(found))->Start();
+  };
+  // Only what is not there counts: where nothing is watched, for want of rights for example,
+  // everybody's snapshots are looked up.
+  const auto limit = [this, name_space = query.name_space](
+                         const rpc::Done<rpc::ResolvedSnapshots>& found,
+                         const cluster::AskLive<rpc::ResolvedSnapshots>& ask) {
+    if (lookups_.IsSpent(name_space, FairLimit::Clock::now())) {
+      return found(absl::UnavailableError("too many unknown snapshots in this namespace"));
+    }
+    ask([this, name_space, found](absl::StatusOr<rpc::ResolvedSnapshots> resolved) {
+      if (absl::IsNotFound(resolved.status())) {
+        lookups_.Take(name_space, FairLimit::Clock::now());
+      }
+      found(std::move(resolved));
+    });
+  };
+  cluster::FindWatchedOrLive<rpc::ResolvedSnapshots>(watched_, live_, resolve, answer, limit);
 }
 
 }  // namespace cbt::kube::sidecar

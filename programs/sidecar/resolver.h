@@ -5,9 +5,9 @@
 #include <string>
 
 #include "base/fair_limit.h"
+#include "cbt/kube/snapshots.h"
 #include "cbt/rpc/access.h"
 #include "ops/event_log.h"
-#include "programs/cluster/binding.h"
 #include "programs/cluster/driver.h"
 #include "programs/cluster/objects.h"
 #include "programs/sidecar/options.h"
@@ -16,7 +16,7 @@ namespace cbt::kube::sidecar {
 
 // For the provider of secrets.
 struct SnapshotDetails final : public rpc::ResolutionDetails {
-  cluster::BoundSnapshot target = {};
+  BoundSnapshot target = {};
 };
 
 // Follows a VolumeSnapshot to its VolumeSnapshotContent and checks both; for a delta, the base as

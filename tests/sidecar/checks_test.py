@@ -362,7 +362,7 @@ class ChecksTest(unittest.TestCase):
         with other.channel() as channel:
             self.expect(CODES.OK, channel=channel, base="whatever")
             self.assertEqual(self.plugin.requests[-1]["base"], "whatever")
-            self.expect(CODES.UNAVAILABLE, "not found", channel=channel, snapshot="missing")
+            self.expect(CODES.UNAVAILABLE, "does not exist", channel=channel, snapshot="missing")
         other.stop()
         other = self.start("-base-policy", "name", "-audience", parts.AUDIENCE, name="name")
         self.api.objects.pop(parts.PLURALS["SnapshotMetadataService"] + "/" + DRIVER)

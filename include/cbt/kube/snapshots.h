@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cbt/kube/object.h"
 #include "cbt/kube/resource.h"
@@ -97,6 +98,46 @@ struct SnapshotMetadataService {
   static absl::StatusOr<SnapshotMetadataService> Decode(const Object& object);
   Object Encode() const;
 };
+
+// What must be true of a snapshot and its content, beside that they belong to each other.
+enum class BindingPolicy : unsigned char {
+  kOwner,     // nothing: they are asked whose snapshot it is, for example of which driver
+  kReadable,  // both are ready and there is a handle: the driver is asked for its data
+};
+
+// A snapshot and the content that belongs to it.
+struct BoundSnapshot {
+  std::string name_space = {};
+  std::string name = {};
+  std::string uid = {};
+  std::string content = {};  // the name of the VolumeSnapshotContent
+  std::string content_uid = {};
+  std::string driver = {};
+  std::optional<std::string> class_name = {};  // of the VolumeSnapshot
+  std::string handle = {};                     // not empty with kReadable
+  // Unknown of a snapshot that existed before its objects.
+  std::optional<std::string> volume_handle = {};
+  std::optional<int64_t> creation_time = {};  // UNIX time in nanoseconds
+  std::optional<uint64_t> restore_size = {};  // of a volume made from it, in bytes; above 0
+};
+
+// The name of the content that the snapshot says it is bound to.
+// Errors: UNAVAILABLE if it is not bound yet or, with kReadable, not ready.
+absl::StatusOr<std::string> ContentNameOf(const VolumeSnapshot& snapshot, BindingPolicy policy);
+
+// Whether a content belongs to a snapshot. Both must name each other, the content by namespace, name
+// and uid. A content without a uid is not bound yet. One that belongs to another snapshot says
+// nothing else about itself: that is checked first.
+// Errors: UNAVAILABLE if they are not bound to each other yet or, with kReadable, not ready;
+//         FAILED_PRECONDITION if the content belongs to another snapshot; INVALID_ARGUMENT for
+//         another driver than `driver`, if that is set.
+absl::StatusOr<BoundSnapshot> Bind(const VolumeSnapshot& snapshot,
+                                   const VolumeSnapshotContent& content, BindingPolicy policy,
+                                   const std::optional<std::string>& driver = {});
+
+// Errors: INVALID_ARGUMENT if the two are known to be of different volumes, or if the base is known
+//         to be the newer one.
+absl::Status CheckPair(const BoundSnapshot& base, const BoundSnapshot& target);
 
 }  // namespace cbt::kube
 

@@ -126,7 +126,7 @@ Response ApiServer::Create(const http_server::Request& request, const UserInfo& 
       .version = std::string(kVolumeSnapshotDeltas.version),
       .resource = std::string(kVolumeSnapshotDeltas.plural)};
   question.user = user;
-  if (const absl::Status may = authorizer_.Ask(question); !may.ok()) return ErrorResponse(may);
+  if (const absl::Status may = reviewer_.Wait(question); !may.ok()) return ErrorResponse(may);
   if (!IsJson(request.Header("content-type"))) {
     return ErrorResponse(415, "UnsupportedMediaType", "expected Content-Type: application/json");
   }
@@ -146,7 +146,7 @@ Response ApiServer::Document(const http_server::Request& request, const UserInfo
   question.non_resource = SubjectAccessReview::NonResourceAttributes{
       .path = request.path, .verb = std::string(absl::AsciiStrToLower(request.method))};
   question.user = user;
-  if (const absl::Status may = authorizer_.Ask(question); !may.ok()) return ErrorResponse(may);
+  if (const absl::Status may = reviewer_.Wait(question); !may.ok()) return ErrorResponse(may);
   std::optional<Response> document = DiscoveryDocument(request);
   if (!document.has_value()) {
     return ErrorResponse(404, "NotFound", "there is nothing at this path");

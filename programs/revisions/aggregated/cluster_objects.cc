@@ -4,8 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
-#include "programs/cluster/kept_fields.h"
-#include "programs/cluster/objects.h"
+#include "programs/cluster/snapshot_lookup.h"
 
 namespace cbt::kube::aggregated {
 namespace {
@@ -15,113 +14,70 @@ constexpr std::chrono::seconds kMostBroken{2};
 constexpr std::chrono::seconds kSilence{90};  // API servers send a bookmark every minute
 constexpr char kByDriver[] = "driver";
 
-std::string NameOf(const Resource& resource, const std::string& name_space,
-                   const std::string& name) {
-  return absl::StrCat(AbslView(resource.kind), " ", name_space, name_space.empty() ? "" : "/",
-                      name);
-}
-
-// As this class reports them.
-absl::Status Unfit(const absl::Status& error) {
-  return absl::IsInvalidArgument(error) ? absl::FailedPreconditionError(error.message()) : error;
-}
-
 std::vector<std::string> DriverOf(const Object& object) {
   const absl::StatusOr<std::string> driver = object.String({"spec", "driverName"});
   if (!driver.ok()) return {};
   return {*driver};
 }
 
-absl::Status Watch(Client& client, const Resource& resource, CacheOptions options,
-                   std::unique_ptr<ObjectCache>& cache) {
-  options.silence = kSilence;
-  absl::StatusOr<std::unique_ptr<ObjectCache>> made =
-      ObjectCache::Create(client, resource, std::move(options));
-  if (!made.ok()) return made.status();
-  cache = *std::move(made);
-  return absl::OkStatus();
+absl::StatusOr<SnapshotPair> PairOf(const BoundSnapshot& base, const BoundSnapshot& target) {
+  if (base.driver != target.driver) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the snapshots are of different drivers: ", base.name, " of ", base.driver,
+                     ", ", target.name, " of ", target.driver));
+  }
+  // As this class reports them.
+  if (const absl::Status fit = CheckPair(base, target); !fit.ok()) {
+    return absl::FailedPreconditionError(fit.message());
+  }
+  return SnapshotPair{.base = base, .target = target};
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ClusterObjects>> ClusterObjects::Create(
-    Client& client, std::chrono::milliseconds timeout, CacheOptions discoveries) {
-  std::unique_ptr<ClusterObjects> made(new ClusterObjects(client, timeout));
+    Client& watches, Client& callers, std::chrono::milliseconds timeout, CacheOptions discoveries,
+    ops::EventLog& log) {
+  std::unique_ptr<ClusterObjects> made(new ClusterObjects(callers, timeout, log));
+  auto watched = cluster::WatchedObjects::Create(watches, cluster::Watches::kSnapshots);
+  if (!watched.ok()) return watched.status();
+  made->watched_ = *std::move(watched);
+  discoveries.silence = kSilence;
   discoveries.indexes[kByDriver] = DriverOf;
-  for (absl::Status status :
-       {Watch(client, kVolumeSnapshots, cluster::SnapshotCache(), made->snapshots_),
-        Watch(client, kVolumeSnapshotContents, cluster::ContentCache(), made->contents_),
-        Watch(client, kVolumeSnapshotClasses, {}, made->classes_),
-        Watch(client, kDriverDiscoveries, std::move(discoveries), made->discoveries_)}) {
-    if (!status.ok()) return status;
-  }
+  auto cache = ObjectCache::Create(watches, kDriverDiscoveries, std::move(discoveries));
+  if (!cache.ok()) return cache.status();
+  made->discoveries_ = *std::move(cache);
   return made;
 }
 
-bool ClusterObjects::current() const {
-  // The other objects are asked of the API server while their watches are not current: tenants,
-  // who may write more than a cache keeps, do not decide whether this server is ready.
-  return discoveries_->CheckFresh(kMostBroken).ok();
+void ClusterObjects::Stop() {
+  watched_->Stop();
+  live_->Stop();
+  discoveries_.reset();
 }
 
-template <typename T>
-absl::StatusOr<T> ClusterObjects::Find(const ObjectCache& cache, const std::string& name_space,
-                                       const std::string& name) const {
-  if (cache.CheckFresh(kMostBroken).ok()) {
-    absl::StatusOr<T> seen = cache.FindAs<T>(name_space, name);
-    if (seen.ok()) return seen;
-  }
-  GetOptions options;
-  options.timeout = timeout_;
-  absl::StatusOr<T> live = client_.Get<T>(name_space, name, options);
-  if (live.ok()) return live;
-  if (absl::IsNotFound(live.status())) {
-    return absl::NotFoundError(
-        absl::StrCat(NameOf(T::kResource, name_space, name), " does not exist"));
-  }
-  return absl::UnavailableError(
-      absl::StrCat(NameOf(T::kResource, name_space, name), " can't be read now"));
-}
-
-absl::StatusOr<ClusterObjects::Found> ClusterObjects::FindSnapshot(const std::string& name_space,
-                                                                   const std::string& name) const {
-  const auto snapshot = Find<VolumeSnapshot>(*snapshots_, name_space, name);
-  if (!snapshot.ok()) return snapshot.status();
-  const absl::StatusOr<std::string> content_name = cluster::ContentNameOf(*snapshot);
-  if (!content_name.ok()) return content_name.status();
-  const auto content = Find<VolumeSnapshotContent>(*contents_, "", *content_name);
-  if (!content.ok()) return content.status();
-  absl::StatusOr<cluster::BoundSnapshot> bound =
-      cluster::Bind(*snapshot, *content, content->driver);
-  if (!bound.ok()) return Unfit(bound.status());
-  return Found{.bound = *std::move(bound),
-               .driver = content->driver,
-               .identity = absl::StrCat(snapshot->meta.uid, "/", content->meta.uid)};
-}
+bool ClusterObjects::current() const { return discoveries_->CheckFresh(kMostBroken).ok(); }
 
 absl::StatusOr<SnapshotPair> ClusterObjects::FindSnapshots(const std::string& name_space,
                                                            const std::optional<std::string>& base,
                                                            const std::string& target) const {
-  absl::StatusOr<Found> of_target = FindSnapshot(name_space, target);
-  if (!of_target.ok()) return of_target.status();
-  SnapshotPair pair = {.driver = of_target->driver,
-                       .base = {},
-                       .target = std::move(of_target->bound),
-                       .identity = of_target->identity};
-  if (!base.has_value()) return pair;
-  absl::StatusOr<Found> of_base = FindSnapshot(name_space, *base);
-  if (!of_base.ok()) return of_base.status();
-  if (of_base->driver != pair.driver) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the snapshots are of different drivers: ", *base, " of ", of_base->driver,
-                     ", ", target, " of ", pair.driver));
-  }
-  if (absl::Status status = cluster::CheckPair(of_base->bound, pair.target); !status.ok()) {
-    return Unfit(status);
-  }
-  pair.base = std::move(of_base->bound);
-  absl::StrAppend(&pair.identity, "-", of_base->identity);
-  return pair;
+  using Found = cluster::Found<SnapshotPair>;
+  const auto find = [name_space, base, target](cluster::Objects& objects, const Found& found) {
+    cluster::FindBound(
+        objects, name_space, target, {},
+        [&objects, name_space, base, found](absl::StatusOr<BoundSnapshot> of_target) {
+          if (!of_target.ok()) return found(of_target.status());
+          if (!base.has_value()) return found(SnapshotPair{.target = *std::move(of_target)});
+          cluster::FindBound(objects, name_space, *base, {},
+                             [of_target, found](const absl::StatusOr<BoundSnapshot>& of_base) {
+                               if (!of_base.ok()) return found(of_base.status());
+                               found(PairOf(*of_base, *of_target));
+                             });
+        });
+  };
+  return cluster::Await<absl::StatusOr<SnapshotPair>>([&](Found found) {
+    cluster::FindWatchedOrLive<SnapshotPair>(*watched_, *live_, find, std::move(found));
+  });
 }
 
 absl::StatusOr<DriverDiscovery> ClusterObjects::FindDriver(const std::string& driver) const {
@@ -146,44 +102,24 @@ absl::StatusOr<DriverDiscovery> ClusterObjects::FindDriver(const std::string& dr
   return discovery;
 }
 
-absl::StatusOr<std::optional<VolumeSnapshotClass>> ClusterObjects::FindClass(
-    const SnapshotPair& pair) const {
-  const std::string name = pair.target.class_name.value_or("");
-  if (!name.empty()) {
-    absl::StatusOr<VolumeSnapshotClass> one = Find<VolumeSnapshotClass>(*classes_, "", name);
-    if (!one.ok()) return one.status();
-    // The secrets of one driver are not for another.
-    if (one->driver != pair.driver) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("VolumeSnapshotClass ", name, " is one of another driver"));
-    }
-    return *std::move(one);
-  }
-  if (!classes_->CheckFresh(kMostBroken).ok()) {
-    return absl::UnavailableError("VolumeSnapshotClass objects can't be read now");
-  }
-  std::optional<VolumeSnapshotClass> found;
-  for (const ObjectPtr& object : classes_->All()) {
-    absl::StatusOr<VolumeSnapshotClass> one = VolumeSnapshotClass::Decode(*object);
-    if (!one.ok() || !cluster::IsDefaultFor(*one, pair.driver)) continue;
-    if (found.has_value()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("the driver ", pair.driver, " has more than one default class"));
-    }
-    found = *std::move(one);
-  }
-  return found;
-}
-
 absl::StatusOr<std::optional<cluster::SecretName>> ClusterObjects::FindSecret(
-    const SnapshotPair& pair) const {
-  const absl::StatusOr<std::optional<VolumeSnapshotClass>> one = FindClass(pair);
+    const BoundSnapshot& snapshot) const {
+  using Class = std::optional<VolumeSnapshotClass>;
+  const absl::StatusOr<Class> one =
+      cluster::Await<absl::StatusOr<Class>>([&](cluster::Found<Class> found) {
+        cluster::FindWatchedOrLive<Class>(
+            *watched_, *live_,
+            [snapshot](cluster::Objects& objects, const cluster::Found<Class>& answer) {
+              cluster::FindClass(objects, snapshot, answer);
+            },
+            std::move(found));
+      });
   if (!one.ok()) return one.status();
   if (!one->has_value()) return std::optional<cluster::SecretName>();
   absl::StatusOr<std::optional<cluster::SecretName>> secret =
-      cluster::SecretOf(**one, {.snapshot_namespace = pair.target.name_space,
-                                .snapshot_name = pair.target.name,
-                                .content_name = pair.target.content});
+      cluster::SecretOf(**one, {.snapshot_namespace = snapshot.name_space,
+                                .snapshot_name = snapshot.name,
+                                .content_name = snapshot.content});
   if (!secret.ok()) {
     return absl::FailedPreconditionError(
         absl::StrCat("VolumeSnapshotClass ", (*one)->meta.name, ": ", secret.status().message()));

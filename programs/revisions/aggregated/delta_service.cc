@@ -23,9 +23,13 @@ constexpr std::chrono::seconds kLongestWait{2};
 // Which data the offsets of a page belong to: the snapshots, by their uids and handles, the size of
 // blocks, and what the driver says about its data.
 std::string VersionOf(const SnapshotPair& pair, const PageHead& head) {
+  std::string identity = absl::StrCat(pair.target.uid, "/", pair.target.content_uid);
+  if (pair.base.has_value()) {
+    absl::StrAppend(&identity, "-", pair.base->uid, "/", pair.base->content_uid);
+  }
   const std::string block_size = std::to_string(head.block_size);
   const std::array<std::string_view, 5> parts = {
-      pair.identity, pair.target.handle,
+      identity, pair.target.handle,
       pair.base.has_value() ? std::string_view(pair.base->handle) : std::string_view(), block_size,
       head.source_version};
   const cluster::QuestionKey key = cluster::KeyOf(parts);
@@ -65,7 +69,7 @@ bool MayHelpToRetry(const absl::Status& error) {
 
 absl::StatusOr<std::optional<cluster::SecretName>> DeltaService::SecretFor(
     const VolumeSnapshotDelta& request, const UserInfo& user, const SnapshotPair& pair) {
-  if (request.secret.empty()) return objects_.FindSecret(pair);
+  if (request.secret.empty()) return objects_.FindSecret(pair.target);
   // The driver's sidecar reads the secret with rights of its own.
   SubjectAccessReview question;
   question.resource =
@@ -75,7 +79,7 @@ absl::StatusOr<std::optional<cluster::SecretName>> DeltaService::SecretFor(
                                               .resource = std::string(kSecrets.plural),
                                               .name = request.secret};
   question.user = user;
-  if (absl::Status may = authorizer_.Ask(question); !may.ok()) return may;
+  if (absl::Status may = reviewer_.Wait(question); !may.ok()) return may;
   return std::optional(
       cluster::SecretName{.name_space = request.name_space, .name = request.secret});
 }
@@ -85,7 +89,7 @@ absl::StatusOr<std::string> DeltaService::Answer(const VolumeSnapshotDelta& requ
   const absl::StatusOr<SnapshotPair> pair =
       objects_.FindSnapshots(request.name_space, request.base, request.target);
   if (!pair.ok()) return pair.status();
-  absl::StatusOr<DriverDiscovery> service = objects_.FindDriver(pair->driver);
+  absl::StatusOr<DriverDiscovery> service = objects_.FindDriver(pair->target.driver);
   if (!service.ok()) return service.status();
   const absl::StatusOr<std::optional<cluster::SecretName>> secret = SecretFor(request, user, *pair);
   if (!secret.ok()) return secret.status();
@@ -100,11 +104,11 @@ absl::StatusOr<std::string> DeltaService::Answer(const VolumeSnapshotDelta& requ
     page.secret_namespace = (*secret)->name_space;
     page.secret_name = (*secret)->name;
   }
-  if (!Enter(pair->driver)) {
+  if (!Enter(pair->target.driver)) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("too many pages of the driver ", pair->driver, " at once"));
+        absl::StrCat("too many pages of the driver ", pair->target.driver, " at once"));
   }
-  const absl::Cleanup leave = [&] { Leave(pair->driver); };
+  const absl::Cleanup leave = [&] { Leave(pair->target.driver); };
   return ReadPage(request, *std::move(service), *pair, page);
 }
 
@@ -153,7 +157,7 @@ absl::StatusOr<std::string> DeltaService::ReadPage(const VolumeSnapshotDelta& re
       const std::string id = NewErrorId();
       log_.Failed("page failed", status,
                   {{.key = "id", .value = id},
-                   {.key = "driver", .value = pair.driver},
+                   {.key = "driver", .value = pair.target.driver},
                    {.key = "namespace", .value = request.name_space},
                    {.key = "target", .value = request.target}});
       return answer.Fail(ForTenant(status, id));
@@ -162,7 +166,7 @@ absl::StatusOr<std::string> DeltaService::ReadPage(const VolumeSnapshotDelta& re
     std::this_thread::sleep_for(wait);
     // The driver's service may have moved. Blocks of another size are not those that were asked
     // for.
-    absl::StatusOr<DriverDiscovery> now = objects_.FindDriver(pair.driver);
+    absl::StatusOr<DriverDiscovery> now = objects_.FindDriver(pair.target.driver);
     if (now.ok() && now->block_size == service.block_size) service = *std::move(now);
   }
 }

@@ -15,40 +15,31 @@ namespace {
 
 using DriverFinding = Finding<std::string>;
 
-bool BelongTogether(const VolumeSnapshot& snapshot, const VolumeSnapshotContent& content) {
-  return content.snapshot_namespace == snapshot.meta.name_space &&
-         content.snapshot_name == snapshot.meta.name && !snapshot.meta.uid.empty() &&
-         content.snapshot_uid == snapshot.meta.uid;
-}
+DriverFinding Refused(absl::string_view why) { return {.refusal = std::string(why)}; }
 
 absl::StatusOr<DriverFinding> FindDriverOf(Client& client, const std::string& name_space,
                                            const std::string& name) {
   // The API server could take other texts for something else than a name.
   if (!cluster::IsObjectName(name)) {
-    return DriverFinding{.refusal = absl::StrCat("'", name, "' is no name of a VolumeSnapshot")};
+    return Refused(absl::StrCat("'", name, "' is no name of a VolumeSnapshot"));
   }
   const auto snapshot = client.Get<VolumeSnapshot>(name_space, name);
   if (absl::IsNotFound(snapshot.status())) {
-    return DriverFinding{.refusal = absl::StrCat("VolumeSnapshot ", name, " does not exist")};
+    return Refused(absl::StrCat("VolumeSnapshot ", name_space, "/", name, " does not exist"));
   }
   if (!snapshot.ok()) return snapshot.status();
-  const std::string bound =
-      snapshot->status.has_value() ? snapshot->status->bound_content.value_or("") : "";
-  if (bound.empty()) {
-    return DriverFinding{.refusal = absl::StrCat("VolumeSnapshot ", name,
-                                                 " is not bound to a VolumeSnapshotContent")};
-  }
-  const auto content = client.Get<VolumeSnapshotContent>("", bound);
+  constexpr BindingPolicy kPolicy = BindingPolicy::kOwner;
+  const absl::StatusOr<std::string> content_name = ContentNameOf(*snapshot, kPolicy);
+  if (!content_name.ok()) return Refused(content_name.status().message());
+  const auto content = client.Get<VolumeSnapshotContent>("", *content_name);
   if (absl::IsNotFound(content.status())) {
-    return DriverFinding{.refusal = absl::StrCat("VolumeSnapshotContent ", bound,
-                                                 " of VolumeSnapshot ", name, " does not exist")};
+    return Refused(absl::StrCat("VolumeSnapshotContent ", *content_name, " of VolumeSnapshot ",
+                                name_space, "/", name, " does not exist"));
   }
   if (!content.ok()) return content.status();
-  if (!BelongTogether(*snapshot, *content) || content->driver.empty()) {
-    return DriverFinding{.refusal = absl::StrCat("VolumeSnapshotContent ", bound,
-                                                 " does not belong to VolumeSnapshot ", name)};
-  }
-  return DriverFinding{.value = content->driver};
+  absl::StatusOr<BoundSnapshot> bound = Bind(*snapshot, *content, kPolicy);
+  if (!bound.ok()) return Refused(bound.status().message());
+  return DriverFinding{.value = std::move(bound->driver)};
 }
 
 // Also keeps a driver's name from being read as a selector of its own.

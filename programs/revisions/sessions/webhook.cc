@@ -9,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
-#include "cbt/kube/reviews.h"
 #include "programs/cluster/session_objects.h"
 
 namespace cbt::kube::sessions {
@@ -21,20 +20,6 @@ http_server::Response Plain(int code, std::string text) {
 
 http_server::Response Answer(const std::string& uid, const AdmissionVerdict& verdict) {
   return {.body = AnswerReview(uid, verdict)};
-}
-
-// The same question as that of the final revision's sidecar: without a name, so that a right to
-// some snapshots of the namespace is not enough.
-SubjectAccessReview MayGetSnapshots(const AdmissionRequest& review) {
-  SubjectAccessReview question;
-  question.resource =
-      SubjectAccessReview::ResourceAttributes{.name_space = review.name_space,
-                                              .verb = "get",
-                                              .group = std::string(kVolumeSnapshots.group),
-                                              .version = std::string(kVolumeSnapshots.version),
-                                              .resource = std::string(kVolumeSnapshots.plural)};
-  question.user = review.user;
-  return question;
 }
 
 }  // namespace
@@ -79,32 +64,25 @@ void Webhook::AskForAccess(const AdmissionRequest& review, FairPlaces::Place pla
   // Callbacks are copied.
   const auto held = std::make_shared<FairPlaces::Place>(std::move(place));
   const auto answer = [this, held, uid = review.uid, name_space = review.name_space,
-                       user = review.user.username,
-                       respond](const absl::StatusOr<SubjectAccessReview>& access) {
+                       user = review.user.username, respond](const absl::Status& access) {
     held->Release();
-    if (!access.ok()) {
+    if (access.ok()) {
+      ++counters_.reviews_allowed;
+      return respond(Answer(uid, {.allowed = true}));
+    }
+    if (!absl::IsPermissionDenied(access)) {
       ++counters_.reviews_failed;
-      log_.Failed("access not checked", access.status());
       return respond(Answer(uid, {.code = 503,
                                   .reason = "ServiceUnavailable",
                                   .message = "access to VolumeSnapshots can't be checked now"}));
-    }
-    if (access->Allowed()) {
-      ++counters_.reviews_allowed;
-      return respond(Answer(uid, {.allowed = true}));
     }
     ++counters_.reviews_denied;
     respond(Answer(uid, {.message = absl::StrCat("user \"", user,
                                                  "\" may not get volumesnapshots in namespace \"",
                                                  name_space, "\", so not open sessions there")}));
   };
-  // The API server takes no question about a user without a name and groups.
-  if (review.user.username.empty() && review.user.groups.empty()) {
-    return answer(SubjectAccessReview());
-  }
-  WriteOptions options;
-  options.timeout = api_timeout_;
-  client_.CreateAsync<SubjectAccessReview>(MayGetSnapshots(review), options, answer);
+  // Each time: a session lives for long.
+  reviewer_.AskAnew(cluster::MayGetSnapshots(review.user, review.name_space), answer);
 }
 
 }  // namespace cbt::kube::sessions

@@ -10,6 +10,7 @@
 #include "base/fair_places.h"
 #include "cbt/kube/client.h"
 #include "ops/event_log.h"
+#include "programs/cluster/access_reviewer.h"
 #include "programs/revisions/http_server/http_message.h"
 #include "programs/revisions/sessions/admission_review.h"
 #include "programs/revisions/sessions/counters.h"
@@ -34,7 +35,7 @@ class Webhook {
   // All must live until the end of the client and of the HTTP server.
   Webhook(Client& client, std::chrono::milliseconds api_timeout, Counters& counters,
           ops::EventLog& log)
-      : client_(client), api_timeout_(api_timeout), counters_(counters), log_(log) {}
+      : reviewer_(client, api_timeout, log), counters_(counters), log_(log) {}
 
   // Answers a request of HTTP.
   void Handle(const http_server::Request& request, const http_server::Respond& respond);
@@ -43,8 +44,7 @@ class Webhook {
   void AskForAccess(const AdmissionRequest& review, FairPlaces::Place place,
                     const http_server::Respond& respond);
 
-  Client& client_;
-  const std::chrono::milliseconds api_timeout_;
+  cluster::AccessReviewer reviewer_;
   Counters& counters_;
   ops::EventLog& log_;
   FairPlaces places_{kPlaces};

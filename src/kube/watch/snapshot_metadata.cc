@@ -58,49 +58,26 @@ absl::StatusOr<ServiceAccountName> AccountOf(Client& client,
 }
 
 // The content that a snapshot is bound to; the two must point to each other.
-absl::StatusOr<VolumeSnapshotContent> ContentOf(Client& client, const std::string& name_space,
-                                                const std::string& name) {
-  const std::string what = absl::StrCat("snapshot ", name_space, "/", name);
+absl::StatusOr<BoundSnapshot> FindBound(Client& client, const std::string& name_space,
+                                        const std::string& name,
+                                        const std::optional<std::string>& driver = {}) {
+  const std::string what = absl::StrCat("VolumeSnapshot ", name_space, "/", name);
   const absl::StatusOr<VolumeSnapshot> snapshot = client.Get<VolumeSnapshot>(name_space, name);
   if (!snapshot.ok()) return At(what, snapshot.status());
-  if (!snapshot->status.has_value() || !snapshot->status->bound_content.has_value() ||
-      snapshot->status->bound_content->empty()) {
-    return absl::UnavailableError(absl::StrCat(what, ": not bound to a content yet"));
-  }
-  absl::StatusOr<VolumeSnapshotContent> content =
-      client.Get<VolumeSnapshotContent>("", *snapshot->status->bound_content);
-  if (!content.ok()) {
-    return At(absl::StrCat(what, ": content ", *snapshot->status->bound_content), content.status());
-  }
-  // A content that existed before its snapshot has no uid until a controller has bound it.
-  if (content->snapshot_namespace != name_space || content->snapshot_name != name ||
-      (!content->snapshot_uid.empty() && content->snapshot_uid != snapshot->meta.uid)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(what, ": content ", content->meta.name, " belongs to another snapshot"));
-  }
   // A handle may be used only once the storage is done with it.
-  if (snapshot->status->ready_to_use.has_value() && !*snapshot->status->ready_to_use) {
-    return absl::UnavailableError(absl::StrCat(what, ": not ready to use yet"));
-  }
-  return content;
-}
-
-absl::StatusOr<std::string> BaseHandle(Client& client, const SnapshotMetadataRequest& request,
-                                       const std::string& driver) {
-  const std::string what = absl::StrCat("base ", request.name_space, "/", *request.base);
+  constexpr BindingPolicy kPolicy = BindingPolicy::kReadable;
+  const absl::StatusOr<std::string> content_name = ContentNameOf(*snapshot, kPolicy);
+  if (!content_name.ok()) return content_name.status();
   const absl::StatusOr<VolumeSnapshotContent> content =
-      ContentOf(client, request.name_space, *request.base);
-  if (!content.ok()) return At("base", content.status());
-  if (content->driver != driver) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(what, ": of driver ", content->driver, ", the snapshot is of ", driver));
+      client.Get<VolumeSnapshotContent>("", *content_name);
+  if (!content.ok()) {
+    return At(absl::StrCat(what, ": content ", *content_name), content.status());
   }
-  const auto& status = content->status;
-  if (!status.has_value() || !status->ready_to_use.value_or(true) ||
-      !status->snapshot_handle.has_value() || status->snapshot_handle->empty()) {
-    return absl::UnavailableError(absl::StrCat(what, ": not ready to use yet"));
+  absl::StatusOr<BoundSnapshot> bound = Bind(*snapshot, *content, kPolicy, driver);
+  if (absl::IsInvalidArgument(bound.status())) {
+    return absl::FailedPreconditionError(bound.status().message());
   }
-  return *status->snapshot_handle;
+  return bound;
 }
 
 }  // namespace
@@ -114,13 +91,11 @@ absl::StatusOr<rpc::ListRequest> ResolveSnapshotMetadata(std::shared_ptr<Client>
   std::string driver = request.driver;
   std::optional<uint64_t> capacity = request.stream.capacity;
   if (driver.empty()) {
-    const absl::StatusOr<VolumeSnapshotContent> content =
-        ContentOf(*client, request.name_space, request.snapshot);
-    if (!content.ok()) return content.status();
-    driver = content->driver;
-    const int64_t size =
-        content->status.has_value() ? content->status->restore_size.value_or(0) : 0;
-    if (!capacity.has_value() && size > 0) capacity = static_cast<uint64_t>(size);
+    const absl::StatusOr<BoundSnapshot> target =
+        FindBound(*client, request.name_space, request.snapshot);
+    if (!target.ok()) return target.status();
+    driver = target->driver;
+    if (!capacity.has_value()) capacity = target->restore_size;
   }
   absl::StatusOr<SnapshotMetadataService> service =
       client->Get<SnapshotMetadataService>("", driver);
@@ -142,9 +117,10 @@ absl::StatusOr<rpc::ListRequest> ResolveSnapshotMetadata(std::shared_ptr<Client>
   stream.base_snapshot_id = request.base_handle;
   stream.tls = {.enabled = true, .ca = std::move(service->ca)};
   if (request.base.has_value()) {
-    absl::StatusOr<std::string> handle = BaseHandle(*client, request, driver);
-    if (!handle.ok()) return handle.status();
-    stream.base_snapshot_id = *std::move(handle);
+    const absl::StatusOr<BoundSnapshot> base =
+        FindBound(*client, request.name_space, *request.base, driver);
+    if (!base.ok()) return At("base", base.status());
+    stream.base_snapshot_id = base->handle;
   }
   const auto tokens = std::make_shared<TokenSource>(
       std::move(client), *std::move(account), std::move(service->audience), request.token_lifetime);

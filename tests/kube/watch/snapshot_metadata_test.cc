@@ -180,16 +180,22 @@ TEST_F(SnapshotMetadataTest, TheBindingIsCheckedInBothDirections) {
         content.SetString({"spec", "volumeSnapshotRef", field}, "another");
       });
       EXPECT_EQ(Resolve().status().code(), absl::StatusCode::kFailedPrecondition);
-      EXPECT_THAT(ErrorText(), HasSubstr("belongs to another snapshot"));
+      EXPECT_THAT(ErrorText(), HasSubstr("does not belong to VolumeSnapshot"));
       objects_[ContentPath(name)] = before;
     }
-    // One that existed before its snapshot has no uid yet.
-    Change(ContentPath(name), [&](kube::Object& content) {
-      content.Remove({"spec", "volumeSnapshotRef", "uid"});
-    });
-    EXPECT_OK(Resolve());
+    // One that existed before its snapshot has no uid until it is bound: it belongs to none.
+    const std::string before = objects_.at(ContentPath(name));
+    for (const bool empty : {false, true}) {
+      Change(ContentPath(name), [&](kube::Object& content) {
+        content.Remove({"spec", "volumeSnapshotRef", "uid"});
+        if (empty) content.SetString({"spec", "volumeSnapshotRef", "uid"}, "");
+      });
+      EXPECT_TRUE(absl::IsUnavailable(Resolve().status())) << ErrorText();
+      EXPECT_THAT(ErrorText(), HasSubstr("is not bound"));
+    }
+    objects_[ContentPath(name)] = before;
   }
-  EXPECT_TRUE(bodies_.size() == 2U) << "a token was made for what was refused";
+  EXPECT_TRUE(bodies_.empty()) << "a token was made for what was refused";
 }
 
 TEST_F(SnapshotMetadataTest, WhatIsNotReadyIsUnavailable) {
@@ -206,30 +212,26 @@ TEST_F(SnapshotMetadataTest, WhatIsNotReadyIsUnavailable) {
     expect_unavailable(SnapshotPath(name), [](auto& o) {
       o.Remove({"status", "boundVolumeSnapshotContentName"});
     });
-    expect_unavailable(SnapshotPath(name), [](auto& o) {
-      o.SetBool({"status", "readyToUse"}, false);
-    });
+    for (const std::string& path : {SnapshotPath(name), ContentPath(name)}) {
+      expect_unavailable(path, [](auto& o) { o.Remove({"status", "readyToUse"}); });
+      expect_unavailable(path, [](auto& o) { o.SetBool({"status", "readyToUse"}, false); });
+    }
+    expect_unavailable(ContentPath(name), [](auto& o) { o.Remove({"status"}); });
+    expect_unavailable(ContentPath(name), [](auto& o) { o.Remove({"status", "snapshotHandle"}); });
   }
-  expect_unavailable(ContentPath("monday"), [](auto& o) { o.Remove({"status"}); });
-  expect_unavailable(ContentPath("monday"), [](auto& o) {
-    o.Remove({"status", "snapshotHandle"});
-  });
-  expect_unavailable(ContentPath("monday"), [](auto& o) {
-    o.SetBool({"status", "readyToUse"}, false);
-  });
   EXPECT_OK(Resolve());
 }
 
 TEST_F(SnapshotMetadataTest, WhatIsMissingIsNamed) {
   const std::map<std::string, std::string> objects = objects_;
   request_.base = "monday";
-  for (const auto& [path, name] :
-       std::map<std::string, std::string>{{SnapshotPath("tuesday"), "snapshot prod/tuesday"},
-                                          {ContentPath("tuesday"), "content content-tuesday"},
-                                          {SnapshotPath("monday"), "base: snapshot prod/monday"},
-                                          {absl::StrCat(kSms, "driver.example.com"),
-                                           "metadata service of driver driver.example.com"},
-                                          {kReview, "own account"}}) {
+  for (const auto& [path, name] : std::map<std::string, std::string>{
+           {SnapshotPath("tuesday"), "VolumeSnapshot prod/tuesday"},
+           {ContentPath("tuesday"), "content content-tuesday"},
+           {SnapshotPath("monday"), "base: VolumeSnapshot prod/monday"},
+           {absl::StrCat(kSms, "driver.example.com"),
+            "metadata service of driver driver.example.com"},
+           {kReview, "own account"}}) {
     SCOPED_TRACE(path);
     objects_.erase(path);
     EXPECT_TRUE(absl::IsNotFound(Resolve().status())) << ErrorText();

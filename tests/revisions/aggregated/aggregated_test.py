@@ -78,7 +78,8 @@ class ApiTest(Base):
                            "ttl": "3h0m0s"}} for index in (0, 10)])
 
     def test_a8_missing_objects_fail_the_request(self):
-        self.refused(404, "does not exist", self.snapshot(content=False))
+        # A content that is not there and one of another snapshot look alike.
+        self.refused(503, "is not bound", self.snapshot(content=False))
         self.refused(503, "is not ready", self.snapshot(status=False))
         self.refused(503, "is not ready", self.snapshot(ready=False))
         self.refused(503, "is not bound", self.snapshot(uid="another"))

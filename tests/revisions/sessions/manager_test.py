@@ -201,7 +201,7 @@ class SessionsTest(Base):
 
     def test_s12_snapshots_that_make_no_session(self):
         good = self.snapshot()
-        self.expect_failed("VolumeSnapshot never does not exist", good, "never")
+        self.expect_failed("VolumeSnapshot prod/never does not exist", good, "never")
         self.expect_failed("is no name of a VolumeSnapshot", "../secrets")
         self.expect_failed("is not bound", self.snapshot(status=False))
         self.expect_failed("does not exist", self.snapshot(content=False))

@@ -242,7 +242,8 @@ class SessionOpenerTest : public testing::Test {
   std::function<bool(int number)> before_;
   std::function<bool(int number)> after_;
   std::unique_ptr<kube::Client> client_;
-  Counters counters_;
+  ops::MetricSet metrics_;
+  Counters counters_{metrics_};
   Log sink_;
   ops::EventLog log_{&sink_};
 };
@@ -375,25 +376,26 @@ TEST_F(SessionOpenerTest, S16ARequestPastItsExpiryOpensNothing) {
 
 TEST_F(SessionOpenerTest, S12ASnapshotThatIsMissingFailsTheRequest) {
   Remove(absl::StrCat(kSnapshots, "/namespaces/prod/volumesnapshots/monday"));
-  ExpectFailed("VolumeSnapshot monday does not exist");
+  ExpectFailed("VolumeSnapshot prod/monday does not exist");
 }
 
 TEST_F(SessionOpenerTest, S12AContentThatIsMissingFailsTheRequest) {
   Remove(absl::StrCat(kSnapshots, "/volumesnapshotcontents/content-tuesday"));
-  ExpectFailed("VolumeSnapshotContent content-tuesday of VolumeSnapshot tuesday does not exist");
+  ExpectFailed(
+      "VolumeSnapshotContent content-tuesday of VolumeSnapshot prod/tuesday does not exist");
 }
 
 TEST_F(SessionOpenerTest, S12ASnapshotWithoutContentFailsTheRequest) {
   Change(absl::StrCat(kSnapshots, "/namespaces/prod/volumesnapshots/tuesday"),
          [](Object& object) { object.Remove({"status"}); });
-  ExpectFailed("VolumeSnapshot tuesday is not bound");
+  ExpectFailed("VolumeSnapshot prod/tuesday is not bound");
 }
 
 TEST_F(SessionOpenerTest, S12AContentOfAnotherSnapshotFailsTheRequest) {
   Change(absl::StrCat(kSnapshots, "/volumesnapshotcontents/content-tuesday"), [](Object& object) {
     object.SetString({"spec", "volumeSnapshotRef", "uid"}, "uid-of-a-former-one");
   });
-  ExpectFailed("content-tuesday does not belong to VolumeSnapshot tuesday");
+  ExpectFailed("content-tuesday does not belong to VolumeSnapshot prod/tuesday");
 }
 
 TEST_F(SessionOpenerTest, S12SnapshotsOfTwoDriversFailTheRequest) {
