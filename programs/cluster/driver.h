@@ -27,10 +27,15 @@ class Driver {
   }
   void SetReady(bool ready) noexcept { ready_ = ready; }
 
+  // False: the plugin has said that it gives deltas from snapshots that were deleted.
+  bool requires_base() const noexcept { return requires_base_; }
+  void SetRequiresBase(bool requires_base) noexcept { requires_base_ = requires_base; }
+
  private:
   mutable std::mutex mutex_;
   std::string name_;
   std::atomic<bool> ready_ = false;
+  std::atomic<bool> requires_base_ = true;
 };
 
 }  // namespace cbt::kube::cluster

@@ -25,9 +25,9 @@ std::string SearchKeyOf(const VolumeSnapshotClass& one) { return one.driver; }
 }  // namespace
 
 bool IsContentOf(const VolumeSnapshotContent& content, const std::string& driver,
-                 const std::string& handle, const std::string& name_space) {
-  return content.driver == driver && content.snapshot_namespace == name_space &&
-         content.status.has_value() && content.status->snapshot_handle == handle;
+                 const std::string& handle) {
+  return content.driver == driver && content.status.has_value() &&
+         content.status->snapshot_handle == handle;
 }
 
 bool IsDefaultFor(const VolumeSnapshotClass& one, const std::string& driver) {
@@ -252,8 +252,8 @@ void LiveObjects::FindContents(const std::string& driver, const std::string& han
         }
         Find<VolumeSnapshotContent>(
             contents_, handle,
-            [driver, handle, name_space](const VolumeSnapshotContent& content) {
-              return IsContentOf(content, driver, handle, name_space);
+            [driver, handle](const VolumeSnapshotContent& content) {
+              return IsContentOf(content, driver, handle);
             },
             [answer = std::move(answer)](
                 const absl::StatusOr<std::vector<VolumeSnapshotContent>>& matches) {

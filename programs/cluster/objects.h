@@ -35,7 +35,8 @@ class Objects {
   virtual void GetSnapshot(const std::string& name_space, const std::string& name,
                            Found<VolumeSnapshot> found) = 0;
   virtual void GetContent(const std::string& name, Found<VolumeSnapshotContent> found) = 0;
-  // Those of `driver` that have `handle` and name a snapshot of `name_space`; often none.
+  // Those of `driver` that have `handle`, whatever namespace their snapshot is in; often none.
+  // `name_space`: who asks, for limits.
   virtual void FindContents(const std::string& driver, const std::string& handle,
                             const std::string& name_space,
                             Found<std::vector<VolumeSnapshotContent>> found) = 0;
@@ -48,7 +49,7 @@ class Objects {
 
 // Whether FindContents() and FindDefaultClasses() return the object.
 bool IsContentOf(const VolumeSnapshotContent& content, const std::string& driver,
-                 const std::string& handle, const std::string& name_space);
+                 const std::string& handle);
 bool IsDefaultFor(const VolumeSnapshotClass& one, const std::string& driver);
 
 }  // namespace cbt::kube::cluster

@@ -45,6 +45,19 @@ bool IsSnapshotMetadata(std::span<const uint8_t> capability, bool& readable) {
   return found;
 }
 
+// An entry of the manifest: key = 1, value = 2.
+bool SaysNoBase(std::span<const uint8_t> entry, bool& readable) {
+  std::string key;
+  std::string value;
+  ProtoReader reader(entry);
+  while (reader.Next()) {
+    if (reader.Is(1, WireType::kBytes)) key = reader.text();
+    if (reader.Is(2, WireType::kBytes)) value = reader.text();
+  }
+  if (!reader.status().ok()) readable = false;
+  return key == kRequiresBaseKey && value == "false";
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PluginIdentity>> PluginIdentity::Create(
@@ -71,17 +84,21 @@ absl::StatusOr<std::string> PluginIdentity::Call(const char* method, const std::
   return std::string(*answer);
 }
 
-absl::StatusOr<std::string> PluginIdentity::Name(const std::stop_token& stop) {
+absl::StatusOr<PluginInfo> PluginIdentity::Info(const std::stop_token& stop) {
   constexpr char kMethod[] = "/csi.v1.Identity/GetPluginInfo";
   const absl::StatusOr<std::string> answer = Call(kMethod, stop);
   if (!answer.ok()) return answer.status();
-  std::string name;
+  PluginInfo info;
+  bool readable = true;
   ProtoReader reader(BytesOf(*answer));
   while (reader.Next()) {
-    if (reader.Is(1, WireType::kBytes)) name = reader.text();
+    if (reader.Is(1, WireType::kBytes)) info.name = reader.text();
+    if (reader.Is(3, WireType::kBytes) && SaysNoBase(reader.bytes(), readable)) {
+      info.requires_base = false;
+    }
   }
-  if (!reader.status().ok() || !IsUtf8(name)) return Unreadable(kMethod);
-  return name;
+  if (!reader.status().ok() || !readable || !IsUtf8(info.name)) return Unreadable(kMethod);
+  return info;
 }
 
 absl::StatusOr<bool> PluginIdentity::Ready(const std::stop_token& stop) {

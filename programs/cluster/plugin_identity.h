@@ -16,6 +16,15 @@
 
 namespace cbt::kube::cluster {
 
+// In the manifest of GetPluginInfo: "false" if the plugin gives deltas from snapshots that were
+// deleted, as spec.requireBaseSnapshotForDelta of a SnapshotMetadataService says it.
+inline constexpr std::string_view kRequiresBaseKey = "cbt.requireBaseSnapshotForDelta";
+
+struct PluginInfo {
+  std::string name = {};  // may be empty
+  bool requires_base = true;
+};
+
 // Asks over a connection of its own, which is opened again whenever it is lost. Each call waits for
 // its answer. For one thread at a time.
 class PluginIdentity {
@@ -32,7 +41,7 @@ class PluginIdentity {
 
   // Errors: the plugin's; UNAVAILABLE if it can't be reached, CANCELLED after `stop`; INTERNAL for
   // an answer that can't be read.
-  absl::StatusOr<std::string> Name(const std::stop_token& stop);  // may be empty
+  absl::StatusOr<PluginInfo> Info(const std::stop_token& stop);
   absl::StatusOr<bool> Ready(const std::stop_token& stop);
   absl::StatusOr<bool> HasSnapshotMetadata(const std::stop_token& stop);
 

@@ -43,10 +43,11 @@ absl::Status PluginMonitor::failure() const {
 
 absl::Status PluginMonitor::Check(const std::stop_token& stop) {
   if (!checked_) {
-    const absl::StatusOr<std::string> name = plugin_->Name(stop);
-    if (!name.ok()) return Asked(name.status());
-    if (name->empty()) return NoPlugin("the plugin has no name");
-    if (!driver_.SetName(*name)) return NoPlugin("the plugin has another name than before");
+    const absl::StatusOr<PluginInfo> info = plugin_->Info(stop);
+    if (!info.ok()) return Asked(info.status());
+    if (info->name.empty()) return NoPlugin("the plugin has no name");
+    driver_.SetRequiresBase(info->requires_base);
+    if (!driver_.SetName(info->name)) return NoPlugin("the plugin has another name than before");
   }
   const absl::StatusOr<bool> ready = plugin_->Ready(stop);
   if (!ready.ok()) return Asked(ready.status());

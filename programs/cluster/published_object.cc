@@ -7,6 +7,12 @@
 
 namespace cbt::kube::cluster {
 
+namespace {
+
+constexpr std::chrono::minutes kOfferPause{5};
+
+}  // namespace
+
 std::string PublishedAudience(const std::string& configured, const std::string& driver) {
   return configured.empty() ? driver : configured;
 }
@@ -17,6 +23,7 @@ Object PublishedService::Make(const std::string& driver, const std::string& auth
   service.audience = PublishedAudience(audience_, driver);
   service.address = address_;
   service.ca = authorities;
+  service.requires_base = plugin_.requires_base();
   return service.Encode();
 }
 
@@ -28,6 +35,11 @@ std::optional<bool> PublishedService::IsCurrent(const std::string& driver,
     if (!service.ok()) return;
     current = service->address == address_ && service->ca == authorities &&
               service->audience == PublishedAudience(audience_, driver);
+    if (service->requires_base == plugin_.requires_base()) return;
+    const auto now = std::chrono::steady_clock::now();
+    if (service->requires_base && offered_.has_value() && now - *offered_ < kOfferPause) return;
+    offered_ = now;
+    current = false;
   });
   return current;
 }

@@ -2,12 +2,14 @@
 #ifndef CBT_PROGRAMS_CLUSTER_PUBLISHED_OBJECT_H_
 #define CBT_PROGRAMS_CLUSTER_PUBLISHED_OBJECT_H_
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "cbt/kube/object.h"
 #include "cbt/kube/resource.h"
+#include "programs/cluster/driver.h"
 #include "programs/cluster/objects.h"
 
 namespace cbt::kube::cluster {
@@ -29,9 +31,13 @@ class PublishedObject {
 // The SnapshotMetadataService that has the driver's name.
 class PublishedService final : public PublishedObject {
  public:
-  // `watched` must outlive the object. `audience`: see PublishedAudience().
-  PublishedService(Objects& watched, std::string address, std::string audience)
-      : watched_(watched), address_(std::move(address)), audience_(std::move(audience)) {}
+  // `watched` and `plugin` must outlive the object. `audience`: see PublishedAudience().
+  PublishedService(Objects& watched, const Driver& plugin, std::string address,
+                   std::string audience)
+      : watched_(watched),
+        plugin_(plugin),
+        address_(std::move(address)),
+        audience_(std::move(audience)) {}
 
   Resource resource() const override { return kSnapshotMetadataServices; }
   Object Make(const std::string& driver, const std::string& authorities) const override;
@@ -40,8 +46,12 @@ class PublishedService final : public PublishedObject {
 
  private:
   Objects& watched_;
+  const Driver& plugin_;
   const std::string address_;
   const std::string audience_;
+  // When the object was last found to say that bases are needed, where they are not: a CRD of an
+  // earlier version drops the field, and writing it anew would not help. One thread.
+  mutable std::optional<std::chrono::steady_clock::time_point> offered_;
 };
 
 // The SnapshotServicesConfiguration of the proposal's first revision. It is not watched.

@@ -106,14 +106,12 @@ void WatchedObjects::GetContent(const std::string& name, Found<VolumeSnapshotCon
 }
 
 void WatchedObjects::FindContents(const std::string& driver, const std::string& handle,
-                                  const std::string& name_space,
+                                  const std::string&,
                                   Found<std::vector<VolumeSnapshotContent>> found) {
   found(With([&](const Caches& caches) {
-    return Select<VolumeSnapshotContent>(*caches.contents,
-                                         caches.contents->ByIndex(kByHandle, handle),
-                                         [&](const VolumeSnapshotContent& content) {
-                                           return IsContentOf(content, driver, handle, name_space);
-                                         });
+    return Select<VolumeSnapshotContent>(
+        *caches.contents, caches.contents->ByIndex(kByHandle, handle),
+        [&](const VolumeSnapshotContent& content) { return IsContentOf(content, driver, handle); });
   }));
 }
 

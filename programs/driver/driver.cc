@@ -111,7 +111,7 @@ class Driver::Impl {
   absl::Status Serve() {
     const NodeTopology topology = {.key = "topology." + options_.driver_name + "/node",
                                    .node_id = options_.node_id};
-    identity_.emplace(calls_, options_.driver_name, options_.device,
+    identity_.emplace(calls_, options_.driver_name, options_.device, options_.marks.count > 0,
                       [this] { return ready_.load(); });
     controller_.emplace(calls_, *store_, topology,
                         [this](const std::string& id) { return node_->host().health(id); });

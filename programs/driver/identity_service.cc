@@ -27,6 +27,8 @@ grpc::Status IdentityService::GetPluginInfo(grpc::ServerContext*,
   return calls_.Run("/csi.v1.Identity/GetPluginInfo", [&] {
     response->set_name(name_);
     response->set_vendor_version(std::string(kVersion));
+    // The sidecar publishes it: marks are bases.
+    if (marks_) (*response->mutable_manifest())["cbt.requireBaseSnapshotForDelta"] = "false";
     return absl::OkStatus();
   });
 }

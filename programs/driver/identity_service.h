@@ -18,9 +18,14 @@ absl::Status CheckDriverName(const std::string& name);
 
 class IdentityService final : public csi::v1::Identity::Service {
  public:
-  // `ready`: whether the driver serves.
-  IdentityService(Calls& calls, std::string name, DeviceKind device, std::function<bool()> ready)
-      : calls_(calls), name_(std::move(name)), device_(device), ready_(std::move(ready)) {}
+  // `ready`: whether the driver serves. `marks`: it gives deltas from snapshots that were deleted.
+  IdentityService(Calls& calls, std::string name, DeviceKind device, bool marks,
+                  std::function<bool()> ready)
+      : calls_(calls),
+        name_(std::move(name)),
+        device_(device),
+        marks_(marks),
+        ready_(std::move(ready)) {}
 
   grpc::Status GetPluginInfo(grpc::ServerContext* context,
                              const csi::v1::GetPluginInfoRequest* request,
@@ -35,6 +40,7 @@ class IdentityService final : public csi::v1::Identity::Service {
   Calls& calls_;
   const std::string name_;
   const DeviceKind device_;
+  const bool marks_;
   const std::function<bool()> ready_;
 };
 

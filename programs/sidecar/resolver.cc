@@ -57,9 +57,26 @@ class Resolution : public std::enable_shared_from_this<Resolution> {
         driver_, *query_.base, query_.name_space,
         [self = shared_from_this()](absl::StatusOr<std::vector<VolumeSnapshotContent>> contents) {
           if (!contents.ok()) return self->done_(contents.status());
+          if (contents->empty()) return self->AskWithoutBase();
           self->contents_ = *std::move(contents);
+          // Others are another tenant's.
+          std::erase_if(self->contents_, [&self](const VolumeSnapshotContent& content) {
+            return content.snapshot_namespace != self->query_.name_space;
+          });
           self->TryNextContent();
         });
+  }
+
+  // No content has the base's handle. A driver that needs no base decides whether it was a snapshot
+  // of the target's volume.
+  void AskWithoutBase() {
+    objects_.GetService(driver_, [self = shared_from_this()](
+                                     const absl::StatusOr<SnapshotMetadataService>& service) {
+      if (absl::IsNotFound(service.status())) return self->done_(NoBase());
+      if (!service.ok()) return self->done_(service.status());
+      if (service->requires_base) return self->done_(NoBase());
+      self->Finish(*self->query_.base);
+    });
   }
 
   // Contents with the base's handle that name a snapshot of the namespace: one of them must be

@@ -181,7 +181,7 @@ class Sidecar::Impl final : public cluster::Component {
     };
     if (!options_.publication.address.empty()) {
       publisher_ = publish(std::make_unique<cluster::PublishedService>(
-          *watched_, options_.publication.address, options_.audience));
+          *watched_, driver_, options_.publication.address, options_.audience));
     }
     const SessionOptions& sessions = options_.sessions;
     if (!sessions.address.empty()) {

@@ -144,6 +144,26 @@ class ClusterTest(unittest.TestCase):
         self.expect(CODES.INVALID_ARGUMENT, snapshot=target, base=f"handle-ns-{another}")
         self.expect(CODES.INVALID_ARGUMENT, snapshot=target, base=f"handle-ns-{newer}")
 
+    def test_a_base_that_is_gone_goes_to_a_driver_that_needs_none(self):
+        def needs(value):
+            self.plane.kubectl("patch", "snapshotmetadataservice", DRIVER, "--type=merge", "-p",
+                               json.dumps({"spec": {"requireBaseSnapshotForDelta": value}}))
+        target = self.make()
+        far = self.make("other", created=1_600_000_000_000_000_000)
+        another = self.make(volume="volume-2", created=1_600_000_000_000_000_000)
+        self.expect(CODES.NOT_FOUND, snapshot=target, base="handle-gone")
+        needs(False)
+        self.addCleanup(needs, None)
+        self.eventually(CODES.OK, snapshot=target, base="handle-gone")
+        self.assertEqual(self.plugin.requests[-1]["base"], "handle-gone")
+        # What exists is checked as before; the target, too.
+        self.expect(CODES.NOT_FOUND, snapshot=target, base=f"handle-other-{far}")
+        self.expect(CODES.INVALID_ARGUMENT, snapshot=target, base=f"handle-ns-{another}")
+        self.expect(CODES.NOT_FOUND, snapshot="never", base="handle-gone")
+        self.expect(CODES.PERMISSION_DENIED, namespace="other", snapshot=far, base="handle-gone")
+        needs(True)
+        self.eventually(CODES.NOT_FOUND, snapshot=target, base="handle-gone")
+
     def test_secrets_of_classes(self):
         for name, default in (("templates", False), ("the-default", True)):
             self.plane.create(parts.snapshot_class(name, default=default, parameters={
@@ -245,7 +265,8 @@ class ClusterTest(unittest.TestCase):
         folder = self.enterContext(tempfile.TemporaryDirectory(prefix="cbt-cluster-"))
         parts.make_certificate(folder, "ca")
         parts.make_certificate(folder, "tls", "ca")
-        plugin = parts.Plugin(f"unix:{folder}/csi.sock", name="published.example.com")
+        plugin = parts.Plugin(f"unix:{folder}/csi.sock", name="published.example.com",
+                              manifest={"cbt.requireBaseSnapshotForDelta": "false"})
         self.addCleanup(plugin.stop)
         self.plane.apply_text(json.dumps(publish_role("published.example.com")))
         flags = ("--publish=published.csi-driver:6443", "--kube-api-qps=50")
@@ -262,6 +283,7 @@ class ClusterTest(unittest.TestCase):
             spec = published()
             return spec == {"address": "published.csi-driver:6443",
                             "audience": "published.example.com",
+                            "requireBaseSnapshotForDelta": False,  # as the plugin says
                             "caCert": base64.b64encode(parts.read(f"{folder}/ca.crt")).decode()}
 
         self.assertTrue(parts.wait_until(is_current), (published(), sidecars[0].log()))

@@ -74,8 +74,9 @@ def read(path):
 class Plugin(grpc.GenericRpcHandler):
     """A CSI plugin that keeps what it is asked."""
 
-    def __init__(self, address, name=DRIVER, capability=True):
+    def __init__(self, address, name=DRIVER, capability=True, manifest=None):
         self.name = name
+        self.manifest = manifest or {}
         self.capability = capability
         self.ready = None  # None: Probe does not say
         self.hold = threading.Event()  # streams wait for it after their first message
@@ -104,7 +105,7 @@ class Plugin(grpc.GenericRpcHandler):
 
     def identity(self, name):
         if name == "GetPluginInfo":
-            return csi_pb2.GetPluginInfoResponse(name=self.name)
+            return csi_pb2.GetPluginInfoResponse(name=self.name, manifest=self.manifest)
         if name == "Probe":
             answer = csi_pb2.ProbeResponse()
             if self.ready is not None:

@@ -94,6 +94,8 @@ struct SnapshotMetadataService {
   std::string audience = {};  // of the tokens that it accepts
   std::string address = {};   // "host:port"
   std::string ca = {};        // PEM
+  // False: the driver gives deltas from snapshots that were deleted.
+  bool requires_base = true;
 
   static absl::StatusOr<SnapshotMetadataService> Decode(const Object& object);
   Object Encode() const;
@@ -125,8 +127,8 @@ struct BoundSnapshot {
 // Errors: UNAVAILABLE if it is not bound yet or, with kReadable, not ready.
 absl::StatusOr<std::string> ContentNameOf(const VolumeSnapshot& snapshot, BindingPolicy policy);
 
-// Whether a content belongs to a snapshot. Both must name each other, the content by namespace, name
-// and uid. A content without a uid is not bound yet. One that belongs to another snapshot says
+// Whether a content belongs to a snapshot. Both must name each other, the content by namespace,
+// name and uid. A content without a uid is not bound yet. One that belongs to another snapshot says
 // nothing else about itself: that is checked first.
 // Errors: UNAVAILABLE if they are not bound to each other yet or, with kReadable, not ready;
 //         FAILED_PRECONDITION if the content belongs to another snapshot; INVALID_ARGUMENT for

@@ -135,6 +135,9 @@ absl::StatusOr<SnapshotMetadataService> SnapshotMetadataService::Decode(const Ob
   reader.Text({"spec", "audience"}, service.audience);
   reader.Text({"spec", "address"}, service.address);
   reader.Read(object.Bytes({"spec", "caCert"}), service.ca);
+  std::optional<bool> requires_base;
+  reader.Read(object.OptionalBool({"spec", "requireBaseSnapshotForDelta"}), requires_base);
+  service.requires_base = requires_base.value_or(true);
   if (!reader.ok()) return reader.status();
   return service;
 }
@@ -144,6 +147,7 @@ Object SnapshotMetadataService::Encode() const {
   object.SetString({"spec", "audience"}, audience);
   object.SetString({"spec", "address"}, address);
   object.SetBytes({"spec", "caCert"}, ca);
+  if (!requires_base) object.SetBool({"spec", "requireBaseSnapshotForDelta"}, false);
   return object;
 }
 
