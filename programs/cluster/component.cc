@@ -2,35 +2,55 @@
 
 namespace cbt::kube::cluster {
 
-absl::StatusOr<std::unique_ptr<ops::HttpPage>> ServePages(const std::string& endpoint,
-                                                          ops::HttpPage::Pages pages) {
-  if (endpoint.empty()) return nullptr;
-  return ops::HttpPage::Serve(endpoint, std::move(pages));
-}
-
 ops::HttpAnswer ProbeAnswer(const std::string& wrong) {
   return {.ok = wrong.empty(), .text = wrong.empty() ? "ok" : wrong};
 }
 
-absl::StatusOr<std::unique_ptr<LeaderElector>> TakePart(Client& client, const Lease& lease,
-                                                        ops::EventLog& log,
-                                                        std::function<void()> on_leading) {
-  LeaderElectionOptions election;
-  election.name_space = lease.name_space;
-  election.name = lease.name;
-  election.identity = lease.identity.empty() ? LeaderIdentity() : lease.identity;
-  election.on_started_leading = [&log, on_leading = std::move(on_leading)] {
-    log.Write(rpc::LogLevel::kInfo, "leading");
-    on_leading();
-  };
-  election.on_stopped_leading = [&log] { log.Write(rpc::LogLevel::kInfo, "not leading"); };
-  return LeaderElector::Create(client, std::move(election));
+void Component::Shutdown(std::chrono::milliseconds grace) {
+  const std::lock_guard lock(shutdown_);
+  draining_ = true;
+  Stop(grace);
 }
 
-std::string ElectionFault(const LeaderElector* elector) {
-  if (elector == nullptr) return "";
-  const absl::Status health = elector->CheckHealth();
-  return health.ok() ? "" : std::string(health.message());
+std::optional<ops::HttpAnswer> Component::Page(std::string_view path) const {
+  if (path == "/readyz") return started_ ? Readiness() : ProbeAnswer("not ready");
+  if (path == "/healthz" || path == "/livez") {
+    if (!started_ || elector_ == nullptr) return ProbeAnswer("");
+    return ProbeAnswer(std::string(elector_->CheckHealth().message()));
+  }
+  // Gauges read what a start makes.
+  if (path == "/metrics") return ops::HttpAnswer{.text = started_ ? metrics_.Text() : ""};
+  return std::nullopt;
+}
+
+absl::Status Component::StartPages() {
+  if (options_.http_endpoint.empty()) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<ops::HttpPage>> page = ops::HttpPage::Serve(
+      options_.http_endpoint, [this](std::string_view path) { return Page(path); });
+  if (!page.ok()) return page.status();
+  page_ = *std::move(page);
+  return absl::OkStatus();
+}
+
+absl::Status Component::StartElection(Client& client, std::function<void()> on_leading) {
+  if (!options_.leader_election) return absl::OkStatus();
+  if (options_.lease_namespace.empty()) {
+    return absl::InvalidArgumentError("leader election: the lease needs a namespace");
+  }
+  LeaderElectionOptions election;
+  election.name_space = options_.lease_namespace;
+  election.name = options_.lease;
+  election.identity = options_.identity.empty() ? LeaderIdentity() : options_.identity;
+  election.on_started_leading = [this, on_leading = std::move(on_leading)] {
+    log_.Write(rpc::LogLevel::kInfo, "leading");
+    on_leading();
+  };
+  election.on_stopped_leading = [this] { log_.Write(rpc::LogLevel::kInfo, "not leading"); };
+  absl::StatusOr<std::unique_ptr<LeaderElector>> elector =
+      LeaderElector::Create(client, std::move(election));
+  if (!elector.ok()) return elector.status();
+  elector_ = *std::move(elector);
+  return absl::OkStatus();
 }
 
 }  // namespace cbt::kube::cluster

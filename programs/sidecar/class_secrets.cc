@@ -3,9 +3,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "cbt/kube/core_objects.h"
 #include "programs/cluster/secret_template.h"

@@ -1,38 +1,18 @@
 #include "programs/sidecar/operations.h"
 
-#include <prometheus/gauge.h>
-#include <prometheus/registry.h>
-#include <prometheus/text_serializer.h>
-
 #include <new>
 
 namespace cbt::kube::sidecar {
 
-class Operations::Readiness {
- public:
-  Readiness()
-      : ready_(prometheus::BuildGauge()
-                   .Name("cbt_sidecar_ready")
-                   .Help("1 while the plugin may be asked")
-                   .Register(registry_)
-                   .Add({})) {}
-
-  std::string Text(bool ready) {
-    ready_.Set(ready ? 1 : 0);
-    return prometheus::TextSerializer().Serialize(registry_.Collect());
-  }
-
- private:
-  prometheus::Registry registry_;
-  prometheus::Gauge& ready_;
-};
-
-Operations::Operations(const cluster::Driver& driver)
+Operations::Operations(const cluster::Driver& driver, ops::MetricSet& metrics)
     : driver_(driver),
       server_(ops::Metrics::Create()),
       seconds_("snapshot_metadata_controller_operations_seconds",
                "[ALPHA] Time of snapshot metadata operations"),
-      readiness_(std::make_unique<Readiness>()) {}
+      metrics_(metrics) {
+  metrics_.AddGauge("cbt_sidecar_ready", "1 while the plugin may be asked",
+                    [this] { return driver_.ready() ? 1 : 0; });
+}
 
 Operations::~Operations() = default;
 
@@ -60,8 +40,6 @@ void Operations::OnCall(std::string_view method, absl::StatusCode code,
   Observe(method, code, time);
 }
 
-std::string Operations::Text() const {
-  return server_->Text() + seconds_.Text() + readiness_->Text(driver_.ready());
-}
+std::string Operations::Text() const { return server_->Text() + seconds_.Text() + metrics_.Text(); }
 
 }  // namespace cbt::kube::sidecar

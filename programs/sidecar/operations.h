@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "cbt/ops/metrics.h"
 #include "cbt/rpc/telemetry.h"
+#include "ops/metric_set.h"
 #include "ops/operation_seconds.h"
 #include "programs/cluster/driver.h"
 
@@ -25,8 +26,8 @@ namespace cbt::kube::sidecar {
 // No label has a value that clients choose. Thread safe.
 class Operations final : public rpc::StreamObserver {
  public:
-  // `driver` must outlive the object.
-  explicit Operations(const cluster::Driver& driver);
+  // Both must outlive the object.
+  Operations(const cluster::Driver& driver, ops::MetricSet& metrics);
   ~Operations() override;
 
   void OnOpen(const rpc::StreamKind& kind) noexcept override;
@@ -42,14 +43,13 @@ class Operations final : public rpc::StreamObserver {
   std::string Text() const;
 
  private:
-  class Readiness;
   void Observe(std::string_view method, absl::StatusCode code,
                std::chrono::nanoseconds time) noexcept;
 
   const cluster::Driver& driver_;
   const std::unique_ptr<ops::Metrics> server_;
   ops::OperationSeconds seconds_;
-  const std::unique_ptr<Readiness> readiness_;
+  ops::MetricSet& metrics_;
 };
 
 }  // namespace cbt::kube::sidecar

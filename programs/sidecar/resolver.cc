@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "programs/cluster/object_name.h"
 #include "programs/cluster/snapshot_lookup.h"
 

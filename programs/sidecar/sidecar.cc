@@ -1,16 +1,11 @@
 #include "programs/sidecar/sidecar.h"
 
-#include <exception>
 #include <optional>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "cbt/kube/client.h"
 #include "cbt/rpc/relay.h"
-#include "ops/event_log.h"
-#include "ops/http_page.h"
 #include "programs/cluster/access_reviewer.h"
 #include "programs/cluster/component.h"
 #include "programs/cluster/driver.h"
@@ -54,10 +49,12 @@ absl::Status CheckOptions(const Options& options) {
 
 }  // namespace
 
-class Sidecar::Impl {
+class Sidecar::Impl final : public cluster::Component {
  public:
   explicit Impl(Options options)
-      : options_(std::move(options)), log_(options_.log), operations_(driver_) {}
+      : Component({.http_endpoint = options.http_endpoint, .log = options.log}),
+        options_(std::move(options)),
+        operations_(driver_, metrics()) {}
 
   ~Impl() {
     Shutdown(std::chrono::milliseconds(0));
@@ -71,41 +68,36 @@ class Sidecar::Impl {
     background_client_.reset();
     client_.reset();
     relay_.reset();
-    page_.reset();
+    StopPages();
   }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
   absl::Status Start() {
     if (absl::Status status = CheckOptions(options_); !status.ok()) return status;
-    if (absl::Status status = StartHttp(); !status.ok()) return status;
+    if (absl::Status status = StartPages(); !status.ok()) return status;
     if (absl::Status status = StartClients(); !status.ok()) return status;
     if (absl::Status status = StartRelay(); !status.ok()) return status;
     return StartMonitor();
   }
 
-  bool ready() const noexcept { return driver_.ready() && !draining_; }
+  bool ready() const noexcept { return driver_.ready() && !draining(); }
   absl::Status failure() const { return monitor_->failure(); }
   const rpc::Relay& relay() const noexcept { return *relay_; }
-  int http_port() const noexcept { return page_ == nullptr ? 0 : page_->port(); }
   std::string driver() const { return driver_.name(); }
 
-  void Shutdown(std::chrono::milliseconds grace) {
-    draining_ = true;
+ private:
+  void Stop(std::chrono::milliseconds grace) override {
     if (relay_ != nullptr) relay_->Shutdown(grace);
   }
 
- private:
-  absl::Status StartHttp() {
-    absl::StatusOr<std::unique_ptr<ops::HttpPage>> page = cluster::ServePages(
-        options_.http_endpoint, [this](std::string_view path) { return Page(path); });
-    if (!page.ok()) return page.status();
-    page_ = *std::move(page);
-    return absl::OkStatus();
+  ops::HttpAnswer Readiness() const override {
+    return cluster::ProbeAnswer(ready() ? "" : "not ready");
   }
 
-  std::optional<ops::HttpAnswer> Page(std::string_view path) const {
-    if (path == "/health") return cluster::ProbeAnswer(ready() ? "" : "not ready");
+  // The pages of the Go sidecar.
+  std::optional<ops::HttpAnswer> Page(std::string_view path) const override {
+    if (path == "/health") return Readiness();
     if (path == options_.metrics_path) return ops::HttpAnswer{.text = operations_.Text()};
     return std::nullopt;
   }
@@ -122,14 +114,14 @@ class Sidecar::Impl {
         cluster::WatchedObjects::Create(*background_client_, cluster::Watches::kAll);
     if (!watched.ok()) return watched.status();
     watched_ = *std::move(watched);
-    live_.emplace(*client_, options_.api_timeout, log_);
+    live_.emplace(*client_, options_.api_timeout, log());
     return StartSessions();
   }
 
   absl::Status StartSessions() {
     if (options_.sessions.name_space.empty()) return absl::OkStatus();
     absl::StatusOr<std::unique_ptr<ClusterSessions>> sessions = ClusterSessions::Create(
-        *background_client_, *client_, options_.sessions.name_space, options_.api_timeout, log_);
+        *background_client_, *client_, options_.sessions.name_space, options_.api_timeout, log());
     if (!sessions.ok()) return sessions.status();
     sessions_ = *std::move(sessions);
     return absl::OkStatus();
@@ -138,13 +130,13 @@ class Sidecar::Impl {
   absl::Status StartRelay() {
     const bool publishes = !options_.publication.address.empty();
     audience_.emplace(options_.audience, publishes, driver_, *watched_, *live_,
-                      OwnAudiences(options_.cluster, log_), log_);
-    authenticator_.emplace(*client_, *audience_, options_.api_timeout, log_);
-    reviewer_.emplace(*client_, options_.api_timeout, log_);
+                      OwnAudiences(options_.cluster, log()), log());
+    authenticator_.emplace(*client_, *audience_, options_.api_timeout, log());
+    reviewer_.emplace(*client_, options_.api_timeout, log());
     authorizer_.emplace(*reviewer_);
     resolver_.emplace(driver_, *watched_, *live_, options_.base_policy, options_.missing_code,
-                      log_);
-    secrets_.emplace(*client_, *watched_, *live_, options_.api_timeout, log_);
+                      log());
+    secrets_.emplace(*client_, *watched_, *live_, options_.api_timeout, log());
     rpc::RelayOptions relay = options_.relay;
     relay.service.access = {.authenticator = &*authenticator_,
                             .authorizer = &*authorizer_,
@@ -176,7 +168,7 @@ class Sidecar::Impl {
             });
     if (!plugin.ok()) return plugin.status();
     monitor_ = std::make_unique<cluster::PluginMonitor>(
-        *std::move(plugin), driver_, log_, [this](bool ready) { relay_->SetServing(ready); });
+        *std::move(plugin), driver_, log(), [this](bool ready) { relay_->SetServing(ready); });
     StartPublishers();
     return absl::OkStatus();
   }
@@ -185,7 +177,7 @@ class Sidecar::Impl {
     const auto publish = [this](std::unique_ptr<const cluster::PublishedObject> object) {
       return std::make_unique<cluster::Publisher>(*background_client_, std::move(object), driver_,
                                                   options_.publication.ca_file,
-                                                  options_.relay.tls.certificate_file, log_);
+                                                  options_.relay.tls.certificate_file, log());
     };
     if (!options_.publication.address.empty()) {
       publisher_ = publish(std::make_unique<cluster::PublishedService>(
@@ -199,10 +191,8 @@ class Sidecar::Impl {
   }
 
   const Options options_;
-  ops::EventLog log_;
   cluster::Driver driver_;
   Operations operations_;
-  std::atomic<bool> draining_ = false;
 
   // Used by what the clients answer, so they outlive them.
   std::unique_ptr<cluster::WatchedObjects> watched_;
@@ -216,7 +206,6 @@ class Sidecar::Impl {
   std::optional<ClassSecrets> secrets_;
 
   // In the order of their beginnings; ~Impl() says in which they end.
-  std::unique_ptr<ops::HttpPage> page_;
   std::unique_ptr<Client> client_;             // for callers
   std::unique_ptr<Client> background_client_;  // for watches and publishing
   std::unique_ptr<rpc::Relay> relay_;

@@ -17,8 +17,8 @@ namespace cbt::cli {
 namespace {
 
 struct AggregatedApiArguments {
-  ComponentArguments component;
-  kube::aggregated::Options api;  // what is its own
+  ComponentArguments component = {.options = {.lease = "cbt-aggregated-api"}};
+  kube::aggregated::Options api = {};  // what is its own
 };
 
 absl::Status RunAggregatedApi(AggregatedApiArguments& arguments) {
@@ -26,26 +26,13 @@ absl::Status RunAggregatedApi(AggregatedApiArguments& arguments) {
   ComponentArguments& component = arguments.component;
   absl::StatusOr<ComponentParts> parts = PrepareComponent(component);
   if (!parts.ok()) return parts.status();
-  const kube::aggregated::Options& api = arguments.api;
-  kube::aggregated::Options options = {.cluster = std::move(parts->cluster),
-                                       .server = component.server,
-                                       .client_certificate_file = api.client_certificate_file,
-                                       .client_key_file = api.client_key_file,
-                                       .page_blocks = api.page_blocks,
-                                       .page_time = api.page_time,
-                                       .retry_time = api.retry_time,
-                                       .threads = api.threads,
-                                       .qps = api.qps,
-                                       .burst = api.burst,
-                                       .check_time = api.check_time,
-                                       .leader_election = component.leader_election,
-                                       .lease_namespace = component.lease_namespace,
-                                       .identity = component.identity,
-                                       .http_endpoint = component.http_endpoint,
-                                       .log = parts->log.get()};
+  kube::aggregated::Options options = std::move(arguments.api);
+  options.cluster = std::move(parts->cluster);
+  options.server = component.server;
+  options.component = component.options;
   options.client.user_agent = "cbt-aggregated-api";
   // The answer of a page, with time to send it.
-  options.server.handler_time = api.page_time + std::chrono::seconds(10);
+  options.server.handler_time = options.page_time + std::chrono::seconds(10);
   const absl::StatusOr<std::unique_ptr<AggregatedApi>> started =
       AggregatedApi::Start(std::move(options));
   if (!started.ok()) return started.status();

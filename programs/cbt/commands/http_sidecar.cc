@@ -25,7 +25,7 @@ using kube::aggregated::DriverDiscovery;
 using kube::aggregated::ServiceReference;
 
 struct HttpSidecarArguments {
-  ComponentArguments component;
+  ComponentArguments component = {.options = {.lease = "cbt-http-sidecar"}};
   kube::http_sidecar::Options sidecar;  // what is its own
   std::string publish_service;
   std::optional<uint64_t> block_size;
@@ -71,26 +71,14 @@ absl::Status RunHttpSidecar(HttpSidecarArguments& arguments) {
   if (absl::Status status = ReadPublication(arguments); !status.ok()) return status;
   absl::StatusOr<ComponentParts> parts = PrepareComponent(component);
   if (!parts.ok()) return parts.status();
-  const kube::http_sidecar::Options& sidecar = arguments.sidecar;
-  kube::http_sidecar::Options options = {
-      .cluster = std::move(parts->cluster),
-      .server = component.server,
-      .client_ca_file = sidecar.client_ca_file,
-      .client_name = sidecar.client_name,
-      .plugin = sidecar.plugin.starts_with('/') ? "unix://" + sidecar.plugin : sidecar.plugin,
-      .page_time = sidecar.page_time,
-      .threads = sidecar.threads,
-      .discovery = sidecar.discovery,
-      .ca_file = sidecar.ca_file,
-      .leader_election = component.leader_election,
-      .lease_namespace = component.lease_namespace,
-      .lease = sidecar.lease,
-      .identity = component.identity,
-      .http_endpoint = component.http_endpoint,
-      .log = parts->log.get()};
+  kube::http_sidecar::Options options = std::move(arguments.sidecar);
+  options.cluster = std::move(parts->cluster);
+  options.server = component.server;
+  options.component = component.options;
+  if (options.plugin.starts_with('/')) options.plugin = "unix://" + options.plugin;
   options.client.user_agent = "cbt-http-sidecar";
   // The answer of a page, with time to send it.
-  options.server.handler_time = sidecar.page_time + std::chrono::seconds(10);
+  options.server.handler_time = options.page_time + std::chrono::seconds(10);
   const absl::StatusOr<std::unique_ptr<HttpSidecar>> started =
       HttpSidecar::Start(std::move(options));
   if (!started.ok()) return started.status();
@@ -142,7 +130,7 @@ void AddHttpSidecar(CLI::App& app, Command& command) {
       ->type_name("N")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
-  sub->add_option("--lease", sidecar.lease,
+  sub->add_option("--lease", arguments->component.options.lease,
                   "Name of the Lease; another one for each driver of a namespace")
       ->type_name("NAME")
       ->capture_default_str();

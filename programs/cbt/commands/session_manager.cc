@@ -15,7 +15,7 @@ namespace cbt::cli {
 namespace {
 
 struct SessionManagerArguments {
-  ComponentArguments component;
+  ComponentArguments component = {.options = {.lease = "cbt-session-manager"}};
   std::chrono::milliseconds session_time = kube::sessions::Options().session_time;
   std::chrono::milliseconds scan_time = kube::sessions::Options().scan_time;
 };
@@ -31,11 +31,7 @@ absl::Status RunManager(SessionManagerArguments& arguments) {
   kube::sessions::Options options = {.cluster = std::move(parts->cluster),
                                      .webhook = component.server,
                                      .scan_time = arguments.scan_time,
-                                     .leader_election = component.leader_election,
-                                     .lease_namespace = component.lease_namespace,
-                                     .identity = component.identity,
-                                     .http_endpoint = component.http_endpoint,
-                                     .log = parts->log.get()};
+                                     .component = component.options};
   options.session_time = std::chrono::ceil<std::chrono::seconds>(arguments.session_time);
   options.client.user_agent = "cbt-session-manager";
   const absl::StatusOr<std::unique_ptr<Manager>> started = Manager::Start(std::move(options));

@@ -43,14 +43,14 @@ void AddComponentOptions(CLI::App& sub, ComponentArguments& arguments,
   sub.add_option("--kubeconfig", arguments.kubeconfig,
                  "How to reach the API server; default: KUBECONFIG, ~/.kube/config, or as in a Pod")
       ->type_name("FILE");
-  sub.add_flag("--leader-elect", arguments.leader_election, texts.leader);
-  sub.add_option("--lease-namespace", arguments.lease_namespace,
+  sub.add_flag("--leader-elect", arguments.options.leader_election, texts.leader);
+  sub.add_option("--lease-namespace", arguments.options.lease_namespace,
                  "Namespace of the Lease; default: that of the Pod or of the kubeconfig")
       ->type_name("NAME");
-  sub.add_option("--identity", arguments.identity,
+  sub.add_option("--identity", arguments.options.identity,
                  "Name of this process in the Lease; default: the host's name")
       ->type_name("NAME");
-  sub.add_option("--http-endpoint", arguments.http_endpoint,
+  sub.add_option("--http-endpoint", arguments.options.http_endpoint,
                  "Address of /metrics, /healthz, /livez and /readyz; default: none")
       ->type_name("HOST:PORT");
   AddLogOptions(sub, arguments.serving,
@@ -74,7 +74,9 @@ absl::StatusOr<ComponentParts> PrepareComponent(ComponentArguments& arguments) {
   }
   parts.log = *std::move(log);
   parts.cluster = *std::move(cluster);
-  if (arguments.lease_namespace.empty()) arguments.lease_namespace = parts.cluster.name_space;
+  kube::cluster::ComponentOptions& component = arguments.options;
+  if (component.lease_namespace.empty()) component.lease_namespace = parts.cluster.name_space;
+  component.log = parts.log.get();
   return parts;
 }
 

@@ -11,18 +11,16 @@
 #include "cbt/kube/config.h"
 #include "cbt/rpc/telemetry.h"
 #include "programs/cbt/options/serving.h"
+#include "programs/cluster/component.h"
 #include "programs/revisions/http_server/server_options.h"
 
 namespace cbt::cli {
 
 struct ComponentArguments {
-  kube::http_server::ServerOptions server;
-  std::string kubeconfig;
-  bool leader_election = false;
-  std::string lease_namespace;  // empty: that of the configuration
-  std::string identity;
-  std::string http_endpoint;
-  ServingArguments serving;  // those that concern the process
+  kube::cluster::ComponentOptions options = {};  // no namespace: that of the configuration
+  kube::http_server::ServerOptions server = {};
+  std::string kubeconfig = {};
+  ServingArguments serving = {};  // those that concern the process
 };
 
 // How the options of a component read.
@@ -33,7 +31,8 @@ struct ComponentTexts {
 };
 
 // --listen, --tls-cert, --tls-key, --kubeconfig, --leader-elect, --lease-namespace, --identity,
-// --http-endpoint, those of logs and of the process's life. `arguments` must outlive the parsing.
+// --http-endpoint, those of logs and of the process's life.
+// `arguments` must outlive the parsing.
 void AddComponentOptions(CLI::App& sub, ComponentArguments& arguments, const ComponentTexts& texts);
 
 // A time as Go and Kubernetes write it (1h30m), or in seconds as other commands take it; `shown`:

@@ -2,9 +2,7 @@
 #ifndef CBT_PROGRAMS_REVISIONS_AGGREGATED_API_SERVER_H_
 #define CBT_PROGRAMS_REVISIONS_AGGREGATED_API_SERVER_H_
 
-#include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,6 +13,7 @@
 #include "cbt/executor.h"
 #include "cbt/kube/reviews.h"
 #include "ops/event_log.h"
+#include "ops/metric_set.h"
 #include "programs/cluster/access_reviewer.h"
 #include "programs/revisions/aggregated/delta_service.h"
 #include "programs/revisions/aggregated/discovery_documents.h"
@@ -25,11 +24,19 @@ namespace cbt::kube::aggregated {
 
 // For metrics. Thread safe.
 struct RequestCounters {
-  std::atomic<uint64_t> answered = 0;         // 2xx
-  std::atomic<uint64_t> refused = 0;          // 4xx but these two:
-  std::atomic<uint64_t> unauthenticated = 0;  // 401
-  std::atomic<uint64_t> limited = 0;          // 429
-  std::atomic<uint64_t> failed = 0;           // 5xx
+  explicit RequestCounters(ops::MetricSet& metrics) : set(metrics) {}
+
+  ops::MetricSet& set;
+  ops::MetricSet::Counter answered = Of("answered");                // 2xx
+  ops::MetricSet::Counter refused = Of("refused");                  // 4xx but these two:
+  ops::MetricSet::Counter unauthenticated = Of("unauthenticated");  // 401
+  ops::MetricSet::Counter limited = Of("limited");                  // 429
+  ops::MetricSet::Counter failed = Of("failed");                    // 5xx
+
+ private:
+  ops::MetricSet::Counter Of(const char* answer) {
+    return set.AddCounter("cbt_aggregated_requests_total", "Requests by answer", "answer", answer);
+  }
 };
 
 // The order of checks: who asks (401), how often (429), may they (403), what do they ask (400, 404,
@@ -38,13 +45,15 @@ class ApiServer {
  public:
   // All must outlive the HTTP server. `checks`: of /readyz.
   ApiServer(const Options& options, const FrontProxyWatch& proxy, cluster::AccessReviewer& reviewer,
-            DeltaService& service, std::function<HealthChecks()> checks, ops::EventLog& log)
+            DeltaService& service, std::function<HealthChecks()> checks, ops::MetricSet& metrics,
+            ops::EventLog& log)
       : proxy_(proxy),
         reviewer_(reviewer),
         service_(service),
         checks_(std::move(checks)),
         log_(log),
         limit_(options.qps, options.burst),
+        counters_(metrics),
         places_(options.threads * (1 + kWaiting)),
         threads_(options.threads) {}
   // Waits for the requests that are being answered.
@@ -54,7 +63,6 @@ class ApiServer {
 
   void Handle(const std::shared_ptr<const http_server::Request>& request,
               const http_server::Respond& respond);
-  const RequestCounters& counters() const noexcept { return counters_; }
 
  private:
   // That requests wait for a free thread, as a multiple of the threads.

@@ -2,8 +2,6 @@
 #ifndef CBT_PROGRAMS_REVISIONS_AGGREGATED_DELTA_SERVICE_H_
 #define CBT_PROGRAMS_REVISIONS_AGGREGATED_DELTA_SERVICE_H_
 
-#include <atomic>
-#include <cstdint>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -12,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/kube/reviews.h"
 #include "ops/event_log.h"
+#include "ops/metric_set.h"
 #include "programs/cluster/access_reviewer.h"
 #include "programs/revisions/aggregated/cluster_objects.h"
 #include "programs/revisions/aggregated/options.h"
@@ -22,10 +21,19 @@ namespace cbt::kube::aggregated {
 
 // For metrics. Thread safe.
 struct DeltaCounters {
-  std::atomic<uint64_t> completed = 0;  // pages by state
-  std::atomic<uint64_t> continued = 0;
-  std::atomic<uint64_t> failed = 0;
-  std::atomic<uint64_t> retries = 0;  // of a driver's service
+  explicit DeltaCounters(ops::MetricSet& metrics) : set(metrics) {}
+
+  ops::MetricSet& set;
+  ops::MetricSet::Counter completed = Of("Completed");
+  ops::MetricSet::Counter continued = Of("Continue");
+  ops::MetricSet::Counter failed = Of("Failed");
+  ops::MetricSet::Counter retries = set.AddCounter(
+      "cbt_aggregated_page_retries_total", "Attempts at a driver's service after the first");
+
+ private:
+  ops::MetricSet::Counter Of(const char* state) {
+    return set.AddCounter("cbt_aggregated_pages_total", "Pages by state", "state", state);
+  }
 };
 
 // What can't be asked is an error; what was asked of the driver and failed is an object in state
@@ -35,8 +43,14 @@ class DeltaService {
  public:
   // All must outlive the object.
   DeltaService(const Options& options, const ClusterObjects& objects,
-               cluster::AccessReviewer& reviewer, Upstream& upstream, ops::EventLog& log)
-      : options_(options), objects_(objects), reviewer_(reviewer), upstream_(upstream), log_(log) {}
+               cluster::AccessReviewer& reviewer, Upstream& upstream, ops::MetricSet& metrics,
+               ops::EventLog& log)
+      : options_(options),
+        objects_(objects),
+        reviewer_(reviewer),
+        upstream_(upstream),
+        log_(log),
+        counters_(metrics) {}
 
   // The object with its status, as JSON. `user`: who asks, and may create the object; whether it
   // may read a secret that it names is asked here. Errors: those of ClusterObjects;
@@ -44,7 +58,6 @@ class DeltaService {
   //         that of the request's annotation any more; RESOURCE_EXHAUSTED if too many ask for
   //         pages of the driver.
   absl::StatusOr<std::string> Answer(const VolumeSnapshotDelta& request, const UserInfo& user);
-  const DeltaCounters& counters() const noexcept { return counters_; }
 
  private:
   absl::StatusOr<std::optional<cluster::SecretName>> SecretFor(const VolumeSnapshotDelta& request,

@@ -9,7 +9,7 @@
 
 #include "cbt/kube/config.h"
 #include "cbt/kube/options.h"
-#include "cbt/rpc/telemetry.h"
+#include "programs/cluster/component.h"
 #include "programs/revisions/http_server/server_options.h"
 
 namespace cbt::kube::aggregated {
@@ -41,17 +41,9 @@ struct Options {
   double qps = 100;
   int burst = 200;
 
-  // How often the services of drivers are looked at. One of several processes does it, by a Lease.
+  // How often the services of drivers are looked at. One process does it.
   std::chrono::milliseconds check_time = std::chrono::seconds(30);
-  bool leader_election = false;
-  std::string lease_namespace = {};
-  std::string lease = "cbt-aggregated-api";
-  std::string identity = {};  // empty: LeaderIdentity()
-
-  // "host:port" of /healthz, /livez, /readyz and /metrics; empty: none.
-  std::string http_endpoint = {};
-
-  rpc::LogSink* log = nullptr;  // may be null
+  cluster::ComponentOptions component = {};
 };
 
 }  // namespace cbt::kube::aggregated

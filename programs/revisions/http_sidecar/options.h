@@ -8,7 +8,7 @@
 
 #include "cbt/kube/config.h"
 #include "cbt/kube/options.h"
-#include "cbt/rpc/telemetry.h"
+#include "programs/cluster/component.h"
 #include "programs/revisions/aggregated/api/driver_discovery.h"
 #include "programs/revisions/http_server/server_options.h"
 
@@ -38,16 +38,8 @@ struct Options {
   aggregated::DriverDiscovery discovery = {};
   std::string ca_file = {};  // see sidecar::Publication
 
-  // One of several processes serves, by this Lease.
-  bool leader_election = false;
-  std::string lease_namespace = {};
-  std::string lease = "cbt-http-sidecar";
-  std::string identity = {};  // empty: LeaderIdentity()
-
-  // "host:port" of /healthz, /livez, /readyz and /metrics; empty: none.
-  std::string http_endpoint = {};
-
-  rpc::LogSink* log = nullptr;  // may be null
+  // One process serves.
+  cluster::ComponentOptions component = {};
 };
 
 }  // namespace cbt::kube::http_sidecar

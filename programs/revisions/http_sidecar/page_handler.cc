@@ -20,7 +20,7 @@ constexpr size_t kWaiting = 4;
 }  // namespace
 
 PageHandler::PageHandler(const Options& options, Client& client, PageMaker& maker,
-                         std::function<bool()> ready, ops::EventLog& log)
+                         std::function<bool()> ready, ops::MetricSet& metrics, ops::EventLog& log)
     : options_(options),
       prefix_(options.discovery.endpoint().path),
       client_(client),
@@ -31,6 +31,7 @@ PageHandler::PageHandler(const Options& options, Client& client, PageMaker& make
                    [](const std::string& pem) {
                      return http_server::ClientAuthorities::Read("client CA", pem);
                    }),
+      counters_(metrics),
       threads_(options.threads) {}
 
 absl::Status PageHandler::CheckCaller(const std::vector<std::string>& certificates) {

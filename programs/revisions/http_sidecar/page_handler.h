@@ -15,6 +15,7 @@
 #include "cbt/executor.h"
 #include "cbt/kube/client.h"
 #include "ops/event_log.h"
+#include "ops/metric_set.h"
 #include "programs/revisions/aggregated/api/delta_page.h"
 #include "programs/revisions/http_server/http_message.h"
 #include "programs/revisions/http_server/peer_certificate.h"
@@ -25,10 +26,18 @@ namespace cbt::kube::http_sidecar {
 
 // For metrics. Thread safe.
 struct PageCounters {
-  std::atomic<uint64_t> pages = 0;
-  std::atomic<uint64_t> failed = 0;   // the plugin, the secret or the request
-  std::atomic<uint64_t> refused = 0;  // callers without an accepted certificate
-  std::atomic<uint64_t> limited = 0;  // too many at once
+  explicit PageCounters(ops::MetricSet& metrics) : set(metrics) {}
+
+  ops::MetricSet& set;
+  ops::MetricSet::Counter pages = Of("made");
+  ops::MetricSet::Counter failed = Of("failed");    // the plugin, the secret or the request
+  ops::MetricSet::Counter refused = Of("refused");  // callers without an accepted certificate
+  ops::MetricSet::Counter limited = Of("limited");  // too many at once
+
+ private:
+  ops::MetricSet::Counter Of(const char* result) {
+    return set.AddCounter("cbt_http_sidecar_pages_total", "Pages by result", "result", result);
+  }
 };
 
 // Only for callers with a certificate of the configured authorities and name. /readyz answers 200
@@ -37,7 +46,7 @@ class PageHandler {
  public:
   // All must outlive the server; `ready`: whether this process serves.
   PageHandler(const Options& options, Client& client, PageMaker& maker, std::function<bool()> ready,
-              ops::EventLog& log);
+              ops::MetricSet& metrics, ops::EventLog& log);
   // Waits for the pages that are being made.
   ~PageHandler() = default;
 
@@ -46,7 +55,6 @@ class PageHandler {
   // Whether a client with these certificates (Request::peer_certificates) may ask. Errors:
   // UNAUTHENTICATED; UNAVAILABLE without the file of the authority.
   absl::Status CheckCaller(const std::vector<std::string>& certificates);
-  const PageCounters& counters() const noexcept { return counters_; }
 
  private:
   void Queue(aggregated::DeltaPageRequest request, const http_server::Respond& respond);

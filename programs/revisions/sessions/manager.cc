@@ -1,24 +1,17 @@
 #include "programs/revisions/sessions/manager.h"
 
-#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <optional>
 #include <stop_token>
-#include <string_view>
 #include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "cbt/kube/client.h"
-#include "cbt/kube/leader_election.h"
 #include "cbt/kube/watch.h"
 #include "cbt/kube/work_queue.h"
-#include "ops/event_log.h"
-#include "ops/http_page.h"
 #include "programs/cluster/component.h"
 #include "programs/revisions/http_server/http_server.h"
 #include "programs/revisions/sessions/counters.h"
@@ -39,18 +32,18 @@ absl::Status CheckOptions(const Options& options) {
   if (options.scan_time.count() <= 0 || options.threads == 0) {
     return absl::InvalidArgumentError("scan time and threads: expected more than 0");
   }
-  if (options.leader_election && options.lease_namespace.empty()) {
-    return absl::InvalidArgumentError("leader election: the lease needs a namespace");
-  }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-class Manager::Impl {
+class Manager::Impl final : public cluster::Component {
  public:
   explicit Impl(Options options)
-      : options_(std::move(options)), log_(options_.log), queue_(kRetries) {}
+      : Component(options.component), options_(std::move(options)), queue_(kRetries) {
+    metrics().AddGauge("cbt_session_manager_active", "1 while this process may act",
+                       [this] { return MayAct() ? 1 : 0; });
+  }
 
   ~Impl() {
     Shutdown(std::chrono::milliseconds(0));
@@ -66,64 +59,46 @@ class Manager::Impl {
         Client::Create(options_.cluster.Copy(), options_.client);
     if (!client.ok()) return client.status();
     client_ = *std::move(client);
-    if (absl::Status status = StartHttp(); !status.ok()) return status;
+    if (absl::Status status = StartPages(); !status.ok()) return status;
     if (absl::Status status = StartWebhook(); !status.ok()) return status;
-    if (absl::Status status = StartElection(); !status.ok()) return status;
+    if (absl::Status status = StartElection(*client_, [this] { ScanNow(); }); !status.ok())
+      return status;
     return StartController();
   }
 
   bool ready() const {
-    return started_ && !draining_ && requests_->state().synced && data_->state().synced;
+    return started() && !draining() && requests_->state().synced && data_->state().synced;
   }
   const http_server::HttpServer& server() const noexcept { return *server_; }
-  int http_port() const noexcept { return page_ == nullptr ? 0 : page_->port(); }
 
-  void Shutdown(std::chrono::milliseconds grace) {
-    const std::lock_guard lock(shutdown_);
-    draining_ = true;
+ private:
+  void Stop(std::chrono::milliseconds grace) override {
     if (server_ != nullptr) server_->Shutdown(grace);
     // Its thread looks at what ends now.
-    page_.reset();
+    StopPages();
     scanner_ = {};
     workers_.reset();
     // The lease is released when nothing acts any more.
-    elector_.reset();
+    StopElection();
     // Handlers put keys into the queue.
     requests_.reset();
     data_.reset();
   }
 
- private:
-  bool MayAct() const { return !draining_ && (elector_ == nullptr || elector_->IsLeader()); }
-
-  absl::Status StartHttp() {
-    absl::StatusOr<std::unique_ptr<ops::HttpPage>> page = cluster::ServePages(
-        options_.http_endpoint, [this](std::string_view path) { return Page(path); });
-    if (!page.ok()) return page.status();
-    page_ = *std::move(page);
-    return absl::OkStatus();
+  ops::HttpAnswer Readiness() const override {
+    return cluster::ProbeAnswer(ready() ? "" : "not ready");
   }
 
   absl::Status StartWebhook() {
-    webhook_.emplace(*client_, options_.api_timeout, counters_, log_);
+    webhook_.emplace(*client_, options_.api_timeout, counters_, log());
     absl::StatusOr<std::unique_ptr<http_server::HttpServer>> server =
         http_server::HttpServer::Start(
             options_.webhook,
             [this](const std::shared_ptr<const http_server::Request>& request,
                    const http_server::Respond& respond) { webhook_->Handle(*request, respond); },
-            log_);
+            log());
     if (!server.ok()) return server.status();
     server_ = *std::move(server);
-    return absl::OkStatus();
-  }
-
-  absl::Status StartElection() {
-    if (!options_.leader_election) return absl::OkStatus();
-    absl::StatusOr<std::unique_ptr<LeaderElector>> elector =
-        cluster::TakePart(*client_, {options_.lease_namespace, options_.lease, options_.identity},
-                          log_, [this] { ScanNow(); });
-    if (!elector.ok()) return elector.status();
-    elector_ = *std::move(elector);
     return absl::OkStatus();
   }
 
@@ -144,18 +119,18 @@ class Manager::Impl {
     data_ = *std::move(data);
 
     const auto may_act = [this] { return MayAct(); };
-    opener_.emplace(*client_, options_.session_time, may_act, counters_, log_);
+    opener_.emplace(*client_, options_.session_time, may_act, counters_, log());
     sweeper_.emplace(
         *client_, *requests_, *data_, may_act, [this](const std::string& key) { queue_.Add(key); },
-        counters_, log_);
+        counters_, log());
     workers_ = std::make_unique<Workers>(
         queue_, options_.threads, [this](const std::string& key) { return opener_->Open(key); },
         [this](const std::string& key, const absl::Status& error) {
           ++counters_.retries;
-          log_.Failed("session not opened yet", error, {{.key = "request", .value = key}});
+          log().Failed("session not opened yet", error, {{.key = "request", .value = key}});
         });
     scanner_ = std::jthread([this](const std::stop_token& stop) { Scan(stop); });
-    started_ = true;
+    SetStarted();
     return absl::OkStatus();
   }
 
@@ -173,7 +148,7 @@ class Manager::Impl {
         try {
           sweeper_->Sweep();
         } catch (const std::exception& error) {
-          log_.Failed("scan failed", absl::InternalError(error.what()));
+          log().Failed("scan failed", absl::InternalError(error.what()));
         }
       }
       std::unique_lock lock(scan_mutex_);
@@ -182,47 +157,9 @@ class Manager::Impl {
     }
   }
 
-  std::optional<ops::HttpAnswer> Page(std::string_view path) const {
-    if (path == "/readyz") return cluster::ProbeAnswer(ready() ? "" : "not ready");
-    if (path == "/healthz" || path == "/livez") return cluster::ProbeAnswer(Health());
-    if (path == "/metrics") return ops::HttpAnswer{.text = Metrics()};
-    return std::nullopt;
-  }
-
-  std::string Health() const { return started_ ? cluster::ElectionFault(elector_.get()) : ""; }
-
-  std::string Metrics() const {
-    std::string text;
-    const auto line = [&text](std::string_view name, uint64_t value) {
-      absl::StrAppend(&text, AbslView(name), " ", value, "\n");
-    };
-    const auto type = [&text](std::string_view name, std::string_view kind) {
-      absl::StrAppend(&text, "# TYPE ", AbslView(name), " ", AbslView(kind), "\n");
-    };
-    type("cbt_session_reviews_total", "counter");
-    line(R"(cbt_session_reviews_total{answer="allowed"})", counters_.reviews_allowed);
-    line(R"(cbt_session_reviews_total{answer="denied"})", counters_.reviews_denied);
-    line(R"(cbt_session_reviews_total{answer="failed"})", counters_.reviews_failed);
-    type("cbt_sessions_total", "counter");
-    line(R"(cbt_sessions_total{state="Ready"})", counters_.sessions_ready);
-    line(R"(cbt_sessions_total{state="Failed"})", counters_.sessions_failed);
-    type("cbt_session_retries_total", "counter");
-    line("cbt_session_retries_total", counters_.retries);
-    type("cbt_session_removed_total", "counter");
-    line(R"(cbt_session_removed_total{kind="request"})", counters_.requests_removed);
-    line(R"(cbt_session_removed_total{kind="data"})", counters_.data_removed);
-    type("cbt_session_manager_active", "gauge");
-    line("cbt_session_manager_active", started_ && MayAct() ? 1 : 0);
-    return text;
-  }
-
   const Options options_;
-  ops::EventLog log_;
-  Counters counters_;
+  Counters counters_{metrics()};
   WorkQueue queue_;
-  std::atomic<bool> started_ = false;
-  std::atomic<bool> draining_ = false;
-  std::mutex shutdown_;
   std::mutex scan_mutex_;
   std::condition_variable_any scan_;
   bool scan_wanted_ = false;
@@ -234,9 +171,7 @@ class Manager::Impl {
 
   // In the order of their beginnings; Shutdown() and ~Impl() say in which they end.
   std::unique_ptr<Client> client_;
-  std::unique_ptr<ops::HttpPage> page_;
   std::unique_ptr<http_server::HttpServer> server_;
-  std::unique_ptr<LeaderElector> elector_;
   std::unique_ptr<ObjectCache> requests_;
   std::unique_ptr<ObjectCache> data_;
   std::unique_ptr<Workers> workers_;

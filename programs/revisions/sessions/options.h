@@ -7,7 +7,7 @@
 
 #include "cbt/kube/config.h"
 #include "cbt/kube/options.h"
-#include "cbt/rpc/telemetry.h"
+#include "programs/cluster/component.h"
 #include "programs/revisions/http_server/server_options.h"
 
 namespace cbt::kube::sessions {
@@ -28,16 +28,8 @@ struct Options {
   // Requests that are worked on at once.
   size_t threads = 4;
 
-  // One of several processes acts, by this Lease; all of them answer the webhook.
-  bool leader_election = false;
-  std::string lease_namespace = {};
-  std::string lease = "cbt-session-manager";
-  std::string identity = {};  // empty: LeaderIdentity()
-
-  // "host:port" of /healthz, /livez, /readyz and /metrics; empty: none.
-  std::string http_endpoint = {};
-
-  rpc::LogSink* log = nullptr;  // may be null
+  // One process acts; all of them answer the webhook.
+  cluster::ComponentOptions component = {};
 };
 
 }  // namespace cbt::kube::sessions

@@ -242,7 +242,8 @@ class SessionOpenerTest : public testing::Test {
   std::function<bool(int number)> before_;
   std::function<bool(int number)> after_;
   std::unique_ptr<kube::Client> client_;
-  Counters counters_;
+  ops::MetricSet metrics_;
+  Counters counters_{metrics_};
   Log sink_;
   ops::EventLog log_{&sink_};
 };
@@ -380,7 +381,8 @@ TEST_F(SessionOpenerTest, S12ASnapshotThatIsMissingFailsTheRequest) {
 
 TEST_F(SessionOpenerTest, S12AContentThatIsMissingFailsTheRequest) {
   Remove(absl::StrCat(kSnapshots, "/volumesnapshotcontents/content-tuesday"));
-  ExpectFailed("VolumeSnapshotContent content-tuesday of VolumeSnapshot prod/tuesday does not exist");
+  ExpectFailed(
+      "VolumeSnapshotContent content-tuesday of VolumeSnapshot prod/tuesday does not exist");
 }
 
 TEST_F(SessionOpenerTest, S12ASnapshotWithoutContentFailsTheRequest) {

@@ -82,7 +82,8 @@ class WebhookTest : public testing::Test {
   std::mutex mutex_;
   FakePlan plan_;
   FakeRequest asked_;
-  Counters counters_;
+  ops::MetricSet metrics_;
+  Counters counters_{metrics_};
   ops::EventLog log_{nullptr};
   std::unique_ptr<Webhook> webhook_;
   std::unique_ptr<kube::Client> client_;  // last: what it answers uses the others
