@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "base/json_string.h"
+#include "base/json_builder.h"
 #include "cbt/change_chain.h"
 #include "cbt/transform.h"
 #include "programs/cbt/command.h"
@@ -109,11 +109,15 @@ absl::Status List(const ChainArguments& arguments) {
     output.Append(ListTable(**chain));
     return output.Close();
   }
-  output.Append(absl::StrCat("{\"volume\":", JsonString((*chain)->volume()),
-                             ",\"granularity_bytes\":", (*chain)->granularity(), "}\n"));
+  const auto line = [&output](std::string_view name, const std::string& value,
+                              std::string_view size_name, uint64_t size) {
+    JsonBuilder json;
+    json.BeginObject().Field(name, value).Field(size_name, size).EndObject();
+    output.Append(json.Take() + "\n");
+  };
+  line("volume", (*chain)->volume(), "granularity_bytes", (*chain)->granularity());
   for (const ChainSnapshot& snapshot : (*chain)->snapshots()) {
-    output.Append(absl::StrCat("{\"snapshot\":", JsonString(snapshot.id),
-                               ",\"capacity_bytes\":", snapshot.capacity, "}\n"));
+    line("snapshot", snapshot.id, "capacity_bytes", snapshot.capacity);
   }
   return output.Close();
 }
