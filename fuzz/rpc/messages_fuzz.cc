@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/cord.h"
+#include "base/percent.h"
 #include "fuzz/support/check.h"
 #include "fuzz/support/input.h"
 #include "rpc/http2/header_block.h"
@@ -96,10 +97,10 @@ void CheckValues(const std::string& text) {
     CBT_FUZZ_CHECK(again.has_value() && *again >= *time);
     CBT_FUZZ_CHECK((*again - *time).count() <= time->count() / 1000 + 1);
   }
-  const std::string encoded = http2::PercentEncode(text);
+  const std::string encoded = cbt::PercentEncode(text, cbt::PercentPlain::kPrintable);
   for (const char c : encoded) CBT_FUZZ_CHECK(c >= ' ' && c <= '~');
-  CBT_FUZZ_CHECK(http2::PercentDecode(encoded) == text);
-  CBT_FUZZ_CHECK(http2::PercentDecode(text).size() <= text.size());
+  CBT_FUZZ_CHECK(cbt::PercentDecode(encoded, cbt::BrokenEscapes::kRefused) == text);
+  CBT_FUZZ_CHECK(cbt::PercentDecode(text, cbt::BrokenEscapes::kKept)->size() <= text.size());
   CBT_FUZZ_CHECK(http2::Base64Decode(http2::Base64Encode(text)) == text);
   if (const auto bytes = http2::Base64Decode(text); bytes.has_value()) {
     // One encoding only, except for the padding.

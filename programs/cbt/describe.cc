@@ -5,10 +5,8 @@
 #include <unistd.h>
 
 #include <string>
-#include <string_view>
-#include <vector>
 
-#include "base/json_string.h"
+#include "base/json_builder.h"
 #include "cbt/version.h"
 #include "programs/cbt/command.h"
 #include "programs/cbt/options/choices.h"
@@ -18,60 +16,31 @@
 namespace cbt::cli {
 namespace {
 
-// Appends `"key":value` and a comma.
-void AppendText(std::string& text, std::string_view key, std::string_view value) {
-  text += JsonString(key) + ":" + JsonString(value) + ",";
-}
-
-void AppendFact(std::string& text, std::string_view key, bool value) {
-  text += JsonString(key) + ":" + (value ? "true" : "false") + ",";
-}
-
-void EndList(std::string& text, char close) {
-  if (text.back() == ',') text.pop_back();
-  text += close;
-}
-
-void DescribeOption(CLI::Option& option, std::string& text) {
-  text += "{\"names\":[";
-  for (const std::string& name : option.get_snames()) text += JsonString("-" + name) + ",";
-  for (const std::string& name : option.get_lnames()) text += JsonString("--" + name) + ",";
-  EndList(text, ']');
-  text += ",";
+void DescribeOption(CLI::Option& option, JsonBuilder& json) {
+  json.BeginObject().Key("names").BeginArray();
+  for (const std::string& name : option.get_snames()) json.Value("-" + name);
+  for (const std::string& name : option.get_lnames()) json.Value("--" + name);
+  json.EndArray();
   const bool positional = !option.nonpositional();
-  if (positional) AppendText(text, "positional", option.get_name(true));
+  if (positional) json.Field("positional", option.get_name(true));
   const bool flag = option.get_items_expected_max() == 0;
-  AppendFact(text, "flag", flag);
-  AppendFact(text, "required", option.get_required());
-  AppendFact(text, "repeated", option.get_items_expected_max() > 1);
-  AppendText(text, "type", flag || positional ? "" : option.get_type_name());
-  AppendText(text, "default", option.get_default_str());
-  AppendText(text, "description", option.get_description());
-  text += "\"choices\":[";
-  for (const std::string& choice : OfferedBy(option)) text += JsonString(choice) + ",";
-  EndList(text, ']');
-  EndList(text, '}');
+  json.Field("flag", flag).Field("required", option.get_required());
+  json.Field("repeated", option.get_items_expected_max() > 1);
+  json.Field("type", flag || positional ? "" : option.get_type_name());
+  json.Field("default", option.get_default_str()).Field("description", option.get_description());
+  json.Key("choices").BeginArray();
+  for (const std::string& choice : OfferedBy(option)) json.Value(choice);
+  json.EndArray().EndObject();
 }
 
-void DescribeApp(CLI::App& app, std::string& text) {
-  text += "{";
-  AppendText(text, "name", app.get_name());
-  AppendText(text, "description", app.get_description());
-  AppendText(text, "footer", app.get_footer());
-  text += "\"options\":[";
+void DescribeApp(CLI::App& app, JsonBuilder& json) {
+  json.BeginObject().Field("name", app.get_name()).Field("description", app.get_description());
+  json.Field("footer", app.get_footer()).Key("options").BeginArray();
   const auto shown = [](const auto* part) { return !part->get_group().empty(); };
-  for (CLI::Option* option : app.get_options(shown)) {
-    DescribeOption(*option, text);
-    text += ",";
-  }
-  EndList(text, ']');
-  text += ",\"subcommands\":[";
-  for (CLI::App* sub : app.get_subcommands(shown)) {
-    DescribeApp(*sub, text);
-    text += ",";
-  }
-  EndList(text, ']');
-  text += "}";
+  for (CLI::Option* option : app.get_options(shown)) DescribeOption(*option, json);
+  json.EndArray().Key("subcommands").BeginArray();
+  for (CLI::App* sub : app.get_subcommands(shown)) DescribeApp(*sub, json);
+  json.EndArray().EndObject();
 }
 
 }  // namespace
@@ -81,13 +50,10 @@ void AddDescribe(CLI::App& app, Command& command) {
   sub->group("");
   sub->callback([&app, &command] {
     command = [&app] {
-      std::string text = "{";
-      AppendText(text, "version", kVersion);
-      text += "\"command\":";
-      DescribeApp(app, text);
-      text += "}\n";
+      JsonBuilder json;
+      DescribeApp(app, json.BeginObject().Field("version", kVersion).Key("command"));
       Output output(STDOUT_FILENO, "stdout");
-      output.Append(text);
+      output.Append(json.EndObject().Take() + "\n");
       return Report("describe", output.Close());
     };
   });

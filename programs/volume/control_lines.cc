@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/file_io.h"
-#include "base/json_string.h"
+#include "base/json_builder.h"
 
 // RapidJSON's assertions must not end the program; every access is checked first.
 #define RAPIDJSON_ASSERT(condition) ((void)0)
@@ -91,26 +91,25 @@ bool Parse(std::string_view line, rapidjson::Document& document) {
   return !document.HasParseError() && document.IsObject();
 }
 
-std::string Encode(const SnapshotInfo& info) {
-  return absl::StrCat("{\"id\":", JsonString(info.id), ",\"created_ns\":", info.created_ns,
-                      ",\"size\":", info.size, ",\"ready\":", info.ready ? "true" : "false", "}");
+void Encode(const SnapshotInfo& info, JsonBuilder& json) {
+  json.BeginObject().Field("id", info.id).Field("created_ns", info.created_ns);
+  json.Field("size", info.size).Field("ready", info.ready).EndObject();
 }
 
-std::string Encode(const SnapshotMark& mark) {
-  std::string text = absl::StrCat("{\"id\":", JsonString(mark.id));
-  if (mark.created_ns.has_value()) absl::StrAppend(&text, ",\"created_ns\":", *mark.created_ns);
-  return absl::StrCat(text, ",\"size\":", mark.size, "}");
+void Encode(const SnapshotMark& mark, JsonBuilder& json) {
+  json.BeginObject().Field("id", mark.id);
+  if (mark.created_ns.has_value()) json.Field("created_ns", *mark.created_ns);
+  json.Field("size", mark.size).EndObject();
 }
 
-std::string Encode(const VolumeStatus& volume) {
-  const auto flag = [](bool value) { return value ? "true" : "false"; };
-  return absl::StrCat("{\"name\":", JsonString(volume.name), ",\"capacity\":", volume.capacity,
-                      ",\"granularity\":", volume.granularity, ",\"snapshots\":", volume.snapshots,
-                      ",\"copying\":", volume.copying, ",\"marks\":", volume.marks,
-                      ",\"changed_bytes\":", volume.changed_bytes,
-                      ",\"exact\":", flag(volume.exact), ",\"clones\":", flag(volume.clones),
-                      ",\"longest_hold_ns\":", volume.longest_hold_ns,
-                      ",\"last_error\":", JsonString(volume.last_error), "}");
+void Encode(const VolumeStatus& volume, JsonBuilder& json) {
+  json.BeginObject().Field("name", volume.name).Field("capacity", volume.capacity);
+  json.Field("granularity", volume.granularity).Field("snapshots", volume.snapshots);
+  json.Field("copying", volume.copying).Field("marks", volume.marks);
+  json.Field("changed_bytes", volume.changed_bytes);
+  json.Field("exact", volume.exact).Field("clones", volume.clones);
+  json.Field("longest_hold_ns", volume.longest_hold_ns);
+  json.Field("last_error", volume.last_error).EndObject();
 }
 
 bool Decode(const rapidjson::Value& value, SnapshotInfo& info) {
@@ -176,39 +175,38 @@ std::string Encode(const ControlRequest& request) {
   const auto* const named = std::find_if(kKinds.begin(), kKinds.end(), [&](const KindName& each) {
     return each.kind == request.kind;
   });
-  std::string line = absl::StrCat("{\"request\":", JsonString(named->name));
-  if (!request.id.empty()) absl::StrAppend(&line, ",\"id\":", JsonString(request.id));
-  if (!request.after.empty()) absl::StrAppend(&line, ",\"after\":", JsonString(request.after));
-  if (request.kind == Kind::kResize) absl::StrAppend(&line, ",\"capacity\":", request.capacity);
+  JsonBuilder line;
+  line.BeginObject().Field("request", named->name);
+  if (!request.id.empty()) line.Field("id", request.id);
+  if (!request.after.empty()) line.Field("after", request.after);
+  if (request.kind == Kind::kResize) line.Field("capacity", request.capacity);
   if (request.marks.has_value()) {
-    absl::StrAppend(&line, ",\"marks\":{\"count\":", request.marks->count,
-                    ",\"seconds\":", request.marks->age.count(),
-                    ",\"bytes\":", request.marks->bytes, "}");
+    line.Key("marks").BeginObject().Field("count", request.marks->count);
+    line.Field("seconds", request.marks->age.count());
+    line.Field("bytes", request.marks->bytes).EndObject();
   }
-  return line + "}";
+  return line.EndObject().Take();
 }
 
 std::string Encode(const ControlAnswer& answer) {
+  JsonBuilder line;
+  line.BeginObject().Field("ok", answer.status.ok());
   if (!answer.status.ok()) {
-    return absl::StrCat(
-        "{\"ok\":false,\"code\":", JsonString(absl::StatusCodeToString(answer.status.code())),
-        ",\"message\":", JsonString(std::string(answer.status.message())), "}");
+    line.Field("code", absl::StatusCodeToString(answer.status.code()));
+    line.Field("message", std::string(answer.status.message()));
+    return line.EndObject().Take();
   }
-  std::string line = "{\"ok\":true,\"snapshots\":[";
-  for (size_t i = 0; i < answer.snapshots.size(); ++i) {
-    absl::StrAppend(&line, i == 0 ? "" : ",", Encode(answer.snapshots[i]));
-  }
-  absl::StrAppend(&line, "]");
+  line.Key("snapshots").BeginArray();
+  for (const SnapshotInfo& info : answer.snapshots) Encode(info, line);
+  line.EndArray();
   if (answer.marks.has_value()) {
-    absl::StrAppend(&line, ",\"marks\":[");
-    for (size_t i = 0; i < answer.marks->size(); ++i) {
-      absl::StrAppend(&line, i == 0 ? "" : ",", Encode((*answer.marks)[i]));
-    }
-    absl::StrAppend(&line, "]");
+    line.Key("marks").BeginArray();
+    for (const SnapshotMark& mark : *answer.marks) Encode(mark, line);
+    line.EndArray();
   }
-  absl::StrAppend(&line, ",\"more\":", answer.more ? "true" : "false");
-  if (answer.volume.has_value()) absl::StrAppend(&line, ",\"volume\":", Encode(*answer.volume));
-  return line + "}";
+  line.Field("more", answer.more);
+  if (answer.volume.has_value()) Encode(*answer.volume, line.Key("volume"));
+  return line.EndObject().Take();
 }
 
 absl::StatusOr<ControlRequest> DecodeRequest(std::string_view line) {

@@ -8,10 +8,20 @@
 #include "base/utf8.h"
 
 namespace cbt {
+namespace {
 
-std::string JsonString(std::string_view text) {
-  std::string json = "\"";
-  while (!text.empty()) {
+bool IsPlain(char c) noexcept { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; }
+
+}  // namespace
+
+void AppendJsonString(std::string& json, std::string_view text) {
+  json.push_back('"');
+  for (;;) {
+    size_t plain = 0;
+    while (plain < text.size() && IsPlain(text[plain])) ++plain;
+    json.append(text, 0, plain);
+    text.remove_prefix(plain);
+    if (text.empty()) break;
     const char first = text.front();
     size_t length = Utf8SequenceLength(text);
     if (length == 0) {
@@ -30,6 +40,11 @@ std::string JsonString(std::string_view text) {
     text.remove_prefix(length);
   }
   json.push_back('"');
+}
+
+std::string JsonString(std::string_view text) {
+  std::string json;
+  AppendJsonString(json, text);
   return json;
 }
 

@@ -10,6 +10,7 @@ namespace cbt {
 // `text` as a JSON string with its quotes, in ASCII and UTF-8. Bytes that are not valid UTF-8 (file
 // names may hold any) become U+FFFD.
 std::string JsonString(std::string_view text);
+void AppendJsonString(std::string& json, std::string_view text);
 
 }  // namespace cbt
 

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
-#include "base/json_string.h"
+#include "base/json_builder.h"
 #include "cbt/change_chain.h"
 #include "cbt/transform.h"
 #include "programs/cbt/command.h"
@@ -120,15 +120,15 @@ absl::Status List(const ChainArguments& arguments) {
     output.Append(ListTable(**chain));
     return output.Close();
   }
-  output.Append(absl::StrCat("{\"volume\":", JsonString((*chain)->volume()),
-                             ",\"granularity_bytes\":", (*chain)->granularity(), "}\n"));
+  JsonBuilder head;
+  head.BeginObject().Field("volume", (*chain)->volume());
+  head.Field("granularity_bytes", (*chain)->granularity()).EndObject();
+  output.Append(head.Take() + "\n");
   for (const ChainSnapshot& snapshot : (*chain)->snapshots()) {
-    output.Append(absl::StrCat("{\"snapshot\":", JsonString(snapshot.id),
-                               ",\"capacity_bytes\":", snapshot.capacity));
-    if (snapshot.time.has_value()) {
-      output.Append(absl::StrCat(",\"taken\":", JsonString(TimeText(*snapshot.time))));
-    }
-    output.Append("}\n");
+    JsonBuilder json;
+    json.BeginObject().Field("snapshot", snapshot.id).Field("capacity_bytes", snapshot.capacity);
+    if (snapshot.time.has_value()) json.Field("taken", TimeText(*snapshot.time));
+    output.Append(json.EndObject().Take() + "\n");
   }
   return output.Close();
 }

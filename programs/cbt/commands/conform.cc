@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "base/json_string.h"
+#include "base/json_builder.h"
 #include "cbt/rpc/conformance.h"
 #include "programs/cbt/command.h"
 #include "programs/cbt/options/remote_options.h"
@@ -28,10 +28,10 @@ struct ConformArguments {
 std::string Row(const rpc::RuleReport& report, bool json) {
   const std::string result(rpc::RuleResultName(report.result));
   if (json) {
-    return absl::StrCat("{\"id\":", JsonString(report.id),
-                        ",\"method\":", JsonString(report.method),
-                        ",\"rule\":", JsonString(report.rule), ",\"result\":", JsonString(result),
-                        ",\"evidence\":", JsonString(report.evidence), "}\n");
+    JsonBuilder line;
+    line.BeginObject().Field("id", report.id).Field("method", report.method);
+    line.Field("rule", report.rule).Field("result", result).Field("evidence", report.evidence);
+    return line.EndObject().Take() + "\n";
   }
   const char* const mark = report.result == rpc::RuleResult::kPass   ? "pass"
                            : report.result == rpc::RuleResult::kFail ? "FAIL"

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/json_builder.h"
 #include "base/json_string.h"
 #include "cbt/change_map_file.h"
 #include "programs/cbt/command.h"
@@ -98,14 +99,15 @@ std::string InfoText(const std::string& path, const AnyMap& read) {
 std::string InfoJson(const std::string& path, const ChangeMap& map) {
   const ChangeMapStatistics found = map->Statistics();
   const ChangeMapIdentity& names = map.identity();
-  return absl::StrFormat(
-      "{\"file\":%s,\"volume\":%s,\"base\":%s,\"target\":%s,\"capacity_bytes\":%d,"
-      "\"granularity_bytes\":%d,\"changed_blocks\":%d,\"changed_bytes\":%d,\"extents\":%d,"
-      "\"array_containers\":%d,\"bitset_containers\":%d,\"run_containers\":%d,"
-      "\"payload_bytes\":%d}\n",
-      JsonString(path), JsonString(names.volume), JsonString(names.base), JsonString(names.target),
-      map->capacity(), map->granularity(), found.blocks, found.bytes, found.runs, found.arrays,
-      found.bitsets, found.run_containers, map->portable().size());
+  JsonBuilder line;
+  line.BeginObject().Field("file", path).Field("volume", names.volume).Field("base", names.base);
+  line.Field("target", names.target).Field("capacity_bytes", map->capacity());
+  line.Field("granularity_bytes", map->granularity()).Field("changed_blocks", found.blocks);
+  line.Field("changed_bytes", found.bytes).Field("extents", found.runs);
+  line.Field("array_containers", found.arrays).Field("bitset_containers", found.bitsets);
+  line.Field("run_containers", found.run_containers);
+  line.Field("payload_bytes", map->portable().size());
+  return line.EndObject().Take() + "\n";
 }
 
 // Prints every file that can be read, and reports every one that can't.

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "base/json_builder.h"
 #include "cbt/change_map.h"
 #include "cbt/executor.h"
 #include "cbt/rpc/client.h"
@@ -151,15 +152,15 @@ int PrintFinding(const Finding& finding, uint64_t size, bool json) {
   const uint64_t over = finding.reported - std::min(finding.reported, finding.reported_changed);
   std::string text;
   if (json) {
-    text = absl::StrCat(
-        "{\"verified\":", good ? "true" : "false", ",\"capacity_bytes\":", finding.capacity,
-        ",\"image_bytes\":", size, ",\"changed_bytes\":", finding.changed,
-        ",\"reported_bytes\":", finding.reported, ",\"over_reported_bytes\":", over);
+    JsonBuilder line;
+    line.BeginObject().Field("verified", good).Field("capacity_bytes", finding.capacity);
+    line.Field("image_bytes", size).Field("changed_bytes", finding.changed);
+    line.Field("reported_bytes", finding.reported).Field("over_reported_bytes", over);
     if (finding.missing.has_value()) {
-      absl::StrAppend(&text, ",\"first_missing\":{\"byte_offset\":", finding.missing->offset,
-                      ",\"size_bytes\":", finding.missing->length, "}");
+      line.Key("first_missing").BeginObject().Field("byte_offset", finding.missing->offset);
+      line.Field("size_bytes", finding.missing->length).EndObject();
     }
-    text += "}\n";
+    text = line.EndObject().Take() + "\n";
   } else if (!right_size) {
     text = absl::StrCat("no: the capacity is ", finding.capacity, ", the image has ", size,
                         " bytes\n");

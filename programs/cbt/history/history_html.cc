@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/absl_view.h"
-#include "base/json_string.h"
+#include "base/json_builder.h"
 #include "programs/cbt/output/progress.h"
 #include "programs/cbt/output/shades.h"
 
@@ -175,22 +175,20 @@ std::string HistoryHtml(const History& history, HistoryPage& page, size_t max_by
   const std::string_view document(reinterpret_cast<const char*>(kTemplate), sizeof(kTemplate));
   const size_t mark = document.find(kDataMark);
 
-  std::string data = absl::StrCat("{\"volume\":", JsonString(history.chain.volume()),
-                                  ",\"granularity\":\"", granularity, "\",\"shades\":[");
-  for (size_t i = 0; i < kShades.size(); ++i) {
-    const Shade& shade = kShades[i];
-    absl::StrAppend(&data, i == 0 ? "" : ",", "{\"most\":", shade.most, ",\"text\":\"", shade.text,
-                    "\",\"light\":\"", shade.fill, "\",\"dark\":\"", shade.dark, "\"}");
+  JsonBuilder json;
+  json.BeginObject().Field("volume", history.chain.volume());
+  json.Field("granularity", absl::StrCat(granularity)).Key("shades").BeginArray();
+  for (const Shade& shade : kShades) {
+    json.BeginObject().Key("most").Raw(absl::StrCat(shade.most)).Field("text", shade.text);
+    json.Field("light", shade.fill).Field("dark", shade.dark).EndObject();
   }
-  data += "],\"ids\":[";
-  for (size_t i = 0; i < history.snapshots.size(); ++i) {
-    absl::StrAppend(&data, i == 0 ? "" : ",", JsonString(history.snapshots[i].id));
-  }
-  absl::StrAppend(&data, "],\"times\":", Base64(EncodeTimes(history.snapshots)),
-                  ",\"capacities\":", Base64(EncodeCapacities(history.snapshots, granularity)));
+  json.EndArray().Key("ids").BeginArray();
+  for (const ChainSnapshot& snapshot : history.snapshots) json.Value(snapshot.id);
+  json.EndArray().Key("times").Raw(Base64(EncodeTimes(history.snapshots)));
+  json.Key("capacities").Raw(Base64(EncodeCapacities(history.snapshots, granularity)));
 
   // Names may contain what would end the element with the data.
-  data = absl::StrReplaceAll(data, {{"<", "\\u003c"}});
+  std::string data = absl::StrReplaceAll(json.Take(), {{"<", "\\u003c"}});
 
   constexpr size_t kRest = 200;  // what surrounds rows and sizes
   const size_t used = document.size() + data.size() + kRest;
@@ -213,11 +211,12 @@ std::string HistoryHtml(const History& history, HistoryPage& page, size_t max_by
     --form;
   }
   const size_t merge = kRowForms[form].merge;
-  absl::StrAppend(&data, ",\"cell\":\"", page.scale.cell_bytes * merge,
-                  "\",\"columns\":", BlockCount(page.scale.columns, merge),
-                  ",\"exact\":", kRowForms[form].exact ? "true" : "false",
-                  ",\"rows\":", Base64(rows), ",\"sizes\":", Base64(sizes), "}");
-  return absl::StrCat(AbslView(document.substr(0, mark)), data,
+  JsonBuilder whole(std::move(data));
+  whole.Field("cell", absl::StrCat(page.scale.cell_bytes * merge));
+  whole.Field("columns", BlockCount(page.scale.columns, merge));
+  whole.Field("exact", kRowForms[form].exact).Key("rows").Raw(Base64(rows));
+  whole.Key("sizes").Raw(Base64(sizes)).EndObject();
+  return absl::StrCat(AbslView(document.substr(0, mark)), whole.Take(),
                       AbslView(document.substr(mark + kDataMark.size())));
 }
 

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "base/json_string.h"
+#include "base/json_builder.h"
 #include "cbt/wire/digest.h"
 #include "programs/cbt/support/status.h"
 
@@ -22,40 +22,37 @@ char* PutTuple(char* out, Extent extent) noexcept {
   return out;
 }
 
-std::string StreamHeader(const WriterOptions& options) {
-  std::string text = "{\"block_metadata_type\":\"";
-  text.append(BlockMetadataTypeName(options.type));
-  text.append("\",\"volume_capacity_bytes\":");
-  text.append(options.capacity.has_value() ? std::to_string(*options.capacity) : "null");
-  const auto add = [&text](const char* name, const std::string& value) {
-    if (!value.empty()) text.append(",\"").append(name).append("\":").append(JsonString(value));
+// An object that is not closed.
+JsonBuilder StreamHeader(const WriterOptions& options) {
+  JsonBuilder json;
+  json.BeginObject().Field("block_metadata_type", BlockMetadataTypeName(options.type));
+  json.Key("volume_capacity_bytes");
+  options.capacity.has_value() ? json.Value(*options.capacity) : json.Raw("null");
+  const auto add = [&json](const char* name, const std::string& value) {
+    if (!value.empty()) json.Field(name, value);
   };
   add("base", options.source.base);
   add("snapshot", options.source.snapshot);
   add("source_version", options.source.version);
-  return text;
+  return json;
 }
 
 // The members of the end marker besides `complete`.
-std::string MarkerMembers(const StreamDigest& digest, const WriterOptions& options) {
-  std::string text = "\"tuples\":" + std::to_string(digest.tuples()) +
-                     ",\"bytes\":" + std::to_string(digest.bytes()) +
-                     ",\"digest\":\"xxh3-64:" + digest.DigestText() + "\"";
+void AddMarker(const StreamDigest& digest, const WriterOptions& options, JsonBuilder& json) {
+  json.Field("tuples", digest.tuples()).Field("bytes", digest.bytes());
+  json.Field("digest", "xxh3-64:" + digest.DigestText());
   // A part of an answer must not be taken for the whole.
-  if (options.starting_offset != 0) {
-    text += ",\"starting_offset\":" + std::to_string(options.starting_offset);
-  }
+  if (options.starting_offset != 0) json.Field("starting_offset", options.starting_offset);
   if (options.ending_offset < options.capacity.value_or(0)) {
-    text += ",\"ending_offset\":" + std::to_string(options.ending_offset);
+    json.Field("ending_offset", options.ending_offset);
   }
-  return text;
 }
 
 class NdjsonWriter final : public ExtentWriter {
  public:
   NdjsonWriter(Output& output, const WriterOptions& options) : output_(output), options_(options) {}
 
-  void Begin() override { output_.Append(StreamHeader(options_) + "}\n"); }
+  void Begin() override { output_.Append(StreamHeader(options_).EndObject().Take() + "\n"); }
 
   void Write(const ExtentBatch& batch) override {
     digest_.Add(batch.offsets(), batch.lengths());
@@ -67,11 +64,15 @@ class NdjsonWriter final : public ExtentWriter {
   }
 
   void End() override {
-    output_.Append("{\"complete\":true," + MarkerMembers(digest_, options_) + "}\n");
+    JsonBuilder json;
+    AddMarker(digest_, options_, json.BeginObject().Field("complete", true));
+    output_.Append(json.EndObject().Take() + "\n");
   }
 
   void Fail(const absl::Status& reason) override {
-    output_.Append("{\"error\":" + JsonString(MessageOf(reason)) + "}\n");
+    JsonBuilder json;
+    json.BeginObject().Field("error", MessageOf(reason)).EndObject();
+    output_.Append(json.Take() + "\n");
   }
 
  private:
@@ -107,7 +108,9 @@ class JsonWriter final : public ExtentWriter {
   void End() override {
     // A stream without tuples is still one message.
     if (!open_) Open();
-    output_.Append("]," + MarkerMembers(digest_, options_) + ",\"complete\":true}\n");
+    JsonBuilder rest("]");
+    AddMarker(digest_, options_, rest);
+    output_.Append(rest.Field("complete", true).EndObject().Take() + "\n");
   }
 
   void Fail(const absl::Status&) override {
@@ -118,7 +121,7 @@ class JsonWriter final : public ExtentWriter {
 
  private:
   void Open() {
-    output_.Append(StreamHeader(options_) + ",\"block_metadata\":[");
+    output_.Append(StreamHeader(options_).Key("block_metadata").BeginArray().Take());
     open_ = true;
     tuples_ = 0;
   }

@@ -15,7 +15,7 @@
 #include "base/absl_view.h"
 #include "base/errno_text.h"
 #include "base/file_io.h"
-#include "base/json_string.h"
+#include "base/json_builder.h"
 
 // RapidJSON's assertions must not end the program; every access is checked first.
 #define RAPIDJSON_ASSERT(condition) ((void)0)
@@ -34,11 +34,10 @@ bool WaitForSocket(int socket, short events, std::chrono::milliseconds limit) {
 }
 
 std::string Encode(const HostMessage& message) {
-  std::string text = "{";
-  for (const auto& [field, value] : message.fields) {
-    absl::StrAppend(&text, text.size() > 1 ? "," : "", JsonString(field), ":", JsonString(value));
-  }
-  return text + "}";
+  JsonBuilder json;
+  json.BeginObject();
+  for (const auto& [field, value] : message.fields) json.Field(field, value);
+  return json.EndObject().Take();
 }
 
 bool Decode(std::string_view text, HostMessage& message) {

@@ -23,10 +23,9 @@ using http_server::Response;
 
 Response NotAllowed(const std::string& method, const char* allowed) {
   Response response = ErrorResponse(
-      405, "MethodNotAllowed",
-      absl::StrCat(method,
-                   " is not supported: a VolumeSnapshotDelta is a question, which is asked "
-                   "by creating it and not stored"));
+      405, absl::StrCat(method,
+                        " is not supported: a VolumeSnapshotDelta is a question, which is asked "
+                        "by creating it and not stored"));
   response.headers.emplace_back("Allow", allowed);
   return response;
 }
@@ -74,8 +73,8 @@ void ApiServer::Handle(const RequestPtr& request, const http_server::Respond& re
   }
   const auto wait = limit_.Take(user->username, FairLimit::Clock::now());
   if (wait.has_value()) {
-    return respond(Count(ErrorResponse(429, "TooManyRequests",
-                                       "too many requests of this user, try again later", wait)));
+    return respond(
+        Count(ErrorResponse(429, "too many requests of this user, try again later", wait)));
   }
   Queue(request, *std::move(user), respond);
 }
@@ -128,13 +127,13 @@ Response ApiServer::Create(const http_server::Request& request, const UserInfo& 
   question.user = user;
   if (const absl::Status may = reviewer_.Wait(question); !may.ok()) return ErrorResponse(may);
   if (!IsJson(request.Header("content-type"))) {
-    return ErrorResponse(415, "UnsupportedMediaType", "expected Content-Type: application/json");
+    return ErrorResponse(415, "expected Content-Type: application/json");
   }
   const absl::StatusOr<VolumeSnapshotDelta> delta =
       VolumeSnapshotDelta::Parse(request.body, name_space);
   if (!delta.ok()) {
     const std::string why(delta.status().message());
-    return ErrorResponse(400, "BadRequest", "VolumeSnapshotDelta: " + why);
+    return ErrorResponse(400, "VolumeSnapshotDelta: " + why);
   }
   absl::StatusOr<std::string> answer = service_.Answer(*delta, user);
   if (!answer.ok()) return ErrorResponse(answer.status());
@@ -149,10 +148,10 @@ Response ApiServer::Document(const http_server::Request& request, const UserInfo
   if (const absl::Status may = reviewer_.Wait(question); !may.ok()) return ErrorResponse(may);
   std::optional<Response> document = DiscoveryDocument(request);
   if (!document.has_value()) {
-    return ErrorResponse(404, "NotFound", "there is nothing at this path");
+    return ErrorResponse(404, "there is nothing at this path");
   }
   if (request.method != "GET" && request.method != "HEAD") {
-    Response response = ErrorResponse(405, "MethodNotAllowed", "expected GET");
+    Response response = ErrorResponse(405, "expected GET");
     response.headers.emplace_back("Allow", "GET, HEAD");
     return response;
   }

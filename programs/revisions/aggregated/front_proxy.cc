@@ -9,8 +9,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/percent.h"
 #include "base/utf8.h"
-#include "kube/object/percent.h"
 
 namespace cbt::kube::aggregated {
 namespace {
@@ -103,7 +103,8 @@ absl::StatusOr<UserInfo> FrontProxy::UserOf(const http_server::Request& request)
     }
     for (const std::string& prefix : extra_prefixes) {
       if (!key.starts_with(prefix)) continue;
-      const std::optional<std::string> name = PercentDecode(key.substr(prefix.size()));
+      const std::optional<std::string> name =
+          PercentDecode(key.substr(prefix.size()), BrokenEscapes::kRefused);
       // Without it the user might be taken for one with other rights.
       if (!name.has_value()) return absl::UnauthenticatedError("an extra header can't be read");
       user.extra[*name].push_back(value);

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "base/json_string.h"
+#include "base/json_builder.h"
 #include "kube/object/field_reader.h"
 #include "programs/cluster/object_name.h"
 #include "programs/revisions/aggregated/api/strict_fields.h"
@@ -49,6 +47,15 @@ absl::Status ReadSecret(const Object& object, VolumeSnapshotDelta& delta) {
                       "expected the namespace of the VolumeSnapshotDelta");
   }
   return CheckName("spec.volumeSnapshotDeltaSecretRef.name", delta.secret);
+}
+
+// The object, which goes on with its status.
+JsonBuilder BeginStatus(const Object& object) {
+  std::string json = object.ToJson();
+  json.pop_back();  // its closing brace
+  JsonBuilder open(std::move(json));
+  open.Key("status");
+  return open;
 }
 
 }  // namespace
@@ -99,32 +106,11 @@ absl::StatusOr<VolumeSnapshotDelta> VolumeSnapshotDelta::Parse(std::string_view 
 }
 
 void DeltaAnswer::Add(const PageBlock& block) {
-  absl::StrAppend(&blocks_, blocks_.empty() ? "" : ",", R"({"offset":)", block.index,
-                  R"(,"blockSizeBytes":)", block_size_);
-  if (block.token.has_value()) {
-    const DataToken& token = *block.token;
-    absl::StrAppend(&blocks_, R"(,"dataToken":{"token":)", JsonString(token.token));
-    if (!token.issuance_time.empty()) {
-      absl::StrAppend(&blocks_, R"(,"issuanceTime":)", JsonString(token.issuance_time));
-    }
-    // A duration as Go writes it: 3h0m0s.
-    const int64_t seconds = token.ttl_seconds;
-    absl::StrAppend(&blocks_, R"(,"ttl":")", seconds / 3600, "h", seconds / 60 % 60, "m",
-                    seconds % 60, R"(s"})");
-  }
-  blocks_ += '}';
-}
-
-std::string DeltaAnswer::Write(Object object, DeltaState state, uint64_t next,
-                               const std::string& error) const {
-  std::string json = object.ToJson();
-  json.pop_back();  // its closing brace
-  absl::StrAppend(&json, R"(,"status":{"state":)", static_cast<int>(state));
-  if (!error.empty()) absl::StrAppend(&json, R"(,"error":)", JsonString(error));
-  absl::StrAppend(&json, R"(,"limit":)", limit_, R"(,"offset":)", request_.offset,
-                  R"(,"continue":)", next, R"(,"changedBlockDeltas":[)",
-                  state == DeltaState::kFailed ? "" : blocks_, "]}}\n");
-  return json;
+  if (!block.token.has_value()) return status_.Add(block.index);
+  const DataToken& token = *block.token;
+  status_.Add(block.index, rpc::DeltaStatus::Token{.token = token.token,
+                                                   .issuance_time = token.issuance_time,
+                                                   .ttl_seconds = token.ttl_seconds});
 }
 
 std::string DeltaAnswer::Finish(const PageHead& head, const PageEnd& end,
@@ -138,13 +124,15 @@ std::string DeltaAnswer::Finish(const PageHead& head, const PageEnd& end,
     // Otherwise an older answer that is sent back would speak for this one.
     object.Remove({"metadata", "annotations", kVolumeSizeAnnotation});
   }
-  return Write(std::move(object), end.more ? DeltaState::kContinue : DeltaState::kCompleted,
-               end.next_block, "");
+  JsonBuilder json = BeginStatus(object);
+  status_.Finish(end.more, end.next_block, json);
+  return json.EndObject().Take() + "\n";
 }
 
 std::string DeltaAnswer::Fail(const absl::Status& error) {
-  return Write(request_.object, DeltaState::kFailed, request_.offset,
-               absl::StrCat(absl::StatusCodeToString(error.code()), ": ", error.message()));
+  JsonBuilder json = BeginStatus(request_.object);
+  status_.Fail(error, json);
+  return json.EndObject().Take() + "\n";
 }
 
 }  // namespace cbt::kube::aggregated

@@ -12,6 +12,7 @@
 #include "cbt/kube/object.h"
 #include "cbt/kube/resource.h"
 #include "programs/revisions/aggregated/api/delta_page.h"
+#include "rpc/contract/delta_status.h"
 
 namespace cbt::kube::aggregated {
 
@@ -23,9 +24,6 @@ inline constexpr Resource kVolumeSnapshotDeltas{
 inline constexpr std::string_view kSourceVersionAnnotation = "cbt.storage.k8s.io/source-version";
 // In bytes; the last block may reach past it.
 inline constexpr std::string_view kVolumeSizeAnnotation = "cbt.storage.k8s.io/volume-size-bytes";
-
-// What the number `status.state` means.
-enum class DeltaState : int { kCompleted = 0, kContinue = 1, kFailed = 2 };
 
 // A request, as it was sent to a namespace.
 struct VolumeSnapshotDelta {
@@ -50,11 +48,11 @@ class DeltaAnswer {
  public:
   // `limit`: of the page. The request must outlive the object.
   DeltaAnswer(const VolumeSnapshotDelta& request, uint64_t limit, uint64_t block_size)
-      : request_(request), limit_(limit), block_size_(block_size) {}
+      : request_(request), status_(limit, request.offset, block_size) {}
 
   void Add(const PageBlock& block);
   // Forgets all blocks: the page is read again.
-  void Clear() { blocks_.clear(); }
+  void Clear() { status_.Clear(); }
 
   // The object as JSON. Completed or Continue; `source_version` as of the annotation.
   std::string Finish(const PageHead& head, const PageEnd& end, std::string_view source_version);
@@ -62,12 +60,8 @@ class DeltaAnswer {
   std::string Fail(const absl::Status& error);
 
  private:
-  std::string Write(Object object, DeltaState state, uint64_t next, const std::string& error) const;
-
   const VolumeSnapshotDelta& request_;
-  const uint64_t limit_;
-  const uint64_t block_size_;
-  std::string blocks_;
+  rpc::DeltaStatus status_;
 };
 
 }  // namespace cbt::kube::aggregated

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "net/tls_context.h"
+#include "programs/revisions/http_server/error_response.h"
 #include "programs/revisions/http_server/request_head.h"
 #include "programs/revisions/http_server/request_of.h"
 
@@ -31,14 +32,6 @@ using Error = beast::error_code;
 constexpr size_t kPiece = size_t{16} * 1024;
 // How long the end of TLS may take.
 constexpr std::chrono::seconds kGoodbye{2};
-
-// The form of errors that clients of Kubernetes understand.
-Response StatusResponse(int code, const char* why) {
-  return {
-      .code = code,
-      .body = R"({"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":")" +
-              std::string(why) + R"(","code":)" + std::to_string(code) + "}\n"};
-}
 
 std::string DerOf(const X509* certificate) {
   unsigned char* bytes = nullptr;
@@ -309,7 +302,7 @@ void Connection::Handle() {
     shared_->handler(TakeRequest(), respond);
   } catch (const std::exception& error) {
     shared_->log.Failed("request failed", absl::InternalError(error.what()));
-    respond(StatusResponse(500, "internal error"));
+    respond(ErrorResponse(500, "internal error"));
   }
 }
 
@@ -345,7 +338,7 @@ void Connection::Refuse(int code, const char* why) {
     request_.reset();
     memory_.reset();
   }
-  Send(StatusResponse(code, why), false);
+  Send(ErrorResponse(code, why), false);
 }
 
 void Connection::Send(Response response, bool keep_alive) {

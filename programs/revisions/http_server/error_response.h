@@ -11,9 +11,9 @@
 
 namespace cbt::kube::http_server {
 
-// A Status object with this reason ("NotFound") and message. `retry_after`: when the client may try
-// again, in the header Retry-After and in the object.
-Response ErrorResponse(int code, std::string_view reason, std::string_view message,
+// A Status object with the code's reason ("NotFound") and this message. `retry_after`: when the
+// client may try again, in the header Retry-After and in the object.
+Response ErrorResponse(int code, std::string_view message,
                        std::optional<std::chrono::seconds> retry_after = {});
 
 // The same of an error of this library, which must have a text that the client may read:

@@ -60,10 +60,10 @@ void PageHandler::Handle(const std::shared_ptr<const http_server::Request>& requ
     return respond({.content_type = "text/plain; charset=utf-8", .body = "ok\n"});
   }
   if (request->path != prefix_ + aggregated::kDeltaPagesPath) {
-    return respond(ErrorResponse(404, "NotFound", "there is nothing at this path"));
+    return respond(ErrorResponse(404, "there is nothing at this path"));
   }
   if (request->method != "POST") {
-    http_server::Response response = ErrorResponse(405, "MethodNotAllowed", "expected POST");
+    http_server::Response response = ErrorResponse(405, "expected POST");
     response.headers.emplace_back("Allow", "POST");
     return respond(std::move(response));
   }
@@ -75,7 +75,7 @@ void PageHandler::Handle(const std::shared_ptr<const http_server::Request>& requ
   absl::StatusOr<DeltaPageRequest> wanted = DeltaPageRequest::Parse(request->body);
   if (!wanted.ok()) {
     ++counters_.failed;
-    return respond(ErrorResponse(400, "BadRequest", std::string(wanted.status().message())));
+    return respond(ErrorResponse(400, std::string(wanted.status().message())));
   }
   Queue(*std::move(wanted), respond);
 }

@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/percent.h"
 #include "kube/client/answer.h"
 #include "kube/client/core.h"
 #include "kube/client/endpoint.h"
 #include "kube/client/no_throw.h"
-#include "kube/object/percent.h"
 
 namespace cbt::kube {
 namespace {
@@ -40,7 +40,8 @@ absl::StatusOr<std::vector<std::string>> ImpersonationHeaders(const Impersonatio
   }
   for (const auto& [key, values] : as.extra) {
     for (const std::string& value : values) {
-      status.Update(AddHeader("Impersonate-Extra-" + PercentEncode(key), value, headers));
+      status.Update(AddHeader("Impersonate-Extra-" + PercentEncode(key, PercentPlain::kUnreserved),
+                              value, headers));
     }
   }
   if (!status.ok()) return status;

@@ -5,8 +5,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/percent.h"
 #include "base/wipe.h"
-#include "kube/object/percent.h"
 
 namespace cbt::kube {
 namespace {
@@ -83,7 +83,8 @@ bool IsClean(std::string_view text) {
 
 void Query::Add(std::string_view key, std::string_view value) {
   if (value.empty()) return;
-  absl::StrAppend(&text_, text_.empty() ? "?" : "&", PercentEncode(key), "=", PercentEncode(value));
+  absl::StrAppend(&text_, text_.empty() ? "?" : "&", PercentEncode(key, PercentPlain::kUnreserved),
+                  "=", PercentEncode(value, PercentPlain::kUnreserved));
 }
 
 absl::StatusOr<ApiRequest> GetRequest(const Resource& resource, std::string_view name_space,

@@ -5,7 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
-#include "kube/object/percent.h"
+#include "base/percent.h"
 
 namespace cbt::kube {
 namespace {
@@ -20,7 +20,7 @@ absl::Status AppendSegment(std::string_view what, std::string_view segment, std:
     return absl::InvalidArgumentError(
         absl::StrCat("not a possible ", AbslView(what), " of a Kubernetes object"));
   }
-  absl::StrAppend(&path, "/", PercentEncode(segment));
+  absl::StrAppend(&path, "/", PercentEncode(segment, PercentPlain::kUnreserved));
   return absl::OkStatus();
 }
 

@@ -1,73 +1,52 @@
 #include "cbt/rpc/volume_snapshot_delta.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/json_string.h"
+#include "base/json_builder.h"
 #include "cbt/transform.h"
+#include "rpc/contract/delta_status.h"
 
 namespace cbt {
 namespace {
 
-struct Page {
-  VolumeSnapshotDeltaState state = VolumeSnapshotDeltaState::kCompleted;
-  std::string error = {};
-  uint64_t next = 0;
-  std::string blocks = {};
-};
-
-std::string Render(const VolumeSnapshotDeltaSpec& spec, const Page& page) {
-  std::string json = R"({"apiVersion":"cbt.storage.k8s.io/v1alpha1","kind":"VolumeSnapshotDelta")";
+// All but the status, which is the next value.
+JsonBuilder BeginObject(const VolumeSnapshotDeltaSpec& spec) {
+  JsonBuilder json;
+  json.BeginObject().Field("apiVersion", "cbt.storage.k8s.io/v1alpha1");
+  json.Field("kind", "VolumeSnapshotDelta");
   if (!spec.name.empty() || !spec.name_space.empty()) {
-    json += R"(,"metadata":{)";
-    if (!spec.name.empty()) absl::StrAppend(&json, R"("name":)", JsonString(spec.name));
-    if (!spec.name_space.empty()) {
-      absl::StrAppend(&json, spec.name.empty() ? "" : ",", R"("namespace":)",
-                      JsonString(spec.name_space));
-    }
-    json += "}";
+    json.Key("metadata").BeginObject();
+    if (!spec.name.empty()) json.Field("name", spec.name);
+    if (!spec.name_space.empty()) json.Field("namespace", spec.name_space);
+    json.EndObject();
   }
-  json += R"(,"spec":{)";
-  if (spec.base_snapshot.has_value()) {
-    absl::StrAppend(&json, R"("baseVolumeSnapshotName":)", JsonString(*spec.base_snapshot), ",");
-  }
-  absl::StrAppend(&json, R"("targetVolumeSnapshotName":)", JsonString(spec.target_snapshot),
-                  R"(,"mode":"block","limit":)", spec.limit, R"(,"offset":)", spec.offset,
-                  R"(},"status":{"state":)", static_cast<int>(page.state));
-  if (!page.error.empty()) absl::StrAppend(&json, R"(,"error":)", JsonString(page.error));
-  absl::StrAppend(&json, R"(,"limit":)", spec.limit, R"(,"offset":)", spec.offset,
-                  R"(,"continue":)", page.next, R"(,"changedBlockDeltas":[)", page.blocks, "]}}");
+  json.Key("spec").BeginObject();
+  if (spec.base_snapshot.has_value()) json.Field("baseVolumeSnapshotName", *spec.base_snapshot);
+  json.Field("targetVolumeSnapshotName", spec.target_snapshot).Field("mode", "block");
+  json.Field("limit", spec.limit).Field("offset", spec.offset).EndObject();
+  json.Key("status");
   return json;
 }
 
-// Adds blocks until the page is full or the cursor is complete.
-absl::Status Fill(ExtentCursor& cursor, uint64_t block_size, uint64_t limit, Page& page) {
+// Adds blocks until the page is full or the cursor is complete. Whether there is more; `next`:
+// where.
+absl::StatusOr<bool> Fill(ExtentCursor& cursor, uint64_t block_size, uint64_t limit,
+                          rpc::DeltaStatus& page, uint64_t& next) {
   ExtentBatch batch;
   uint64_t count = 0;
   for (;;) {
     absl::StatusOr<Step> step = cursor.Next(batch);
     if (!step.ok()) return step.status();
     for (const uint64_t offset : batch.offsets()) {
-      if (count == limit) {
-        page.state = VolumeSnapshotDeltaState::kContinue;
-        return absl::OkStatus();
-      }
-      absl::StrAppend(&page.blocks, count == 0 ? "" : ",", R"({"offset":)", offset / block_size,
-                      R"(,"blockSizeBytes":)", block_size, "}");
-      page.next = offset / block_size + 1;
+      if (count == limit) return true;
+      page.Add(offset / block_size);
+      next = offset / block_size + 1;
       ++count;
     }
-    if (*step == Step::kComplete) return absl::OkStatus();
+    if (*step == Step::kComplete) return false;
   }
-}
-
-Page Failed(const VolumeSnapshotDeltaSpec& spec, const absl::Status& error) {
-  return {.state = VolumeSnapshotDeltaState::kFailed,
-          .error = absl::StrCat(absl::StatusCodeToString(error.code()), ": ", error.message()),
-          .next = spec.offset,
-          .blocks = {}};
 }
 
 }  // namespace
@@ -82,22 +61,29 @@ absl::StatusOr<std::string> RenderVolumeSnapshotDelta(const VolumeSnapshotDeltaS
   absl::StatusOr<std::unique_ptr<ExtentCursor>> blocks = ToBlocks(std::move(cursor), block_size);
   if (!blocks.ok()) return blocks.status();
   const uint64_t capacity = (*blocks)->capacity();
-  Page page;
-  page.next = spec.offset;
-  absl::Status status;
+  rpc::DeltaStatus page(spec.limit, spec.offset, block_size);
+  uint64_t next = spec.offset;
+  absl::StatusOr<bool> more = false;
   if (spec.offset > BlockCount(capacity, block_size)) {
-    status = absl::OutOfRangeError(absl::StrCat("offset ", spec.offset, " is past the last block"));
+    more = absl::OutOfRangeError(absl::StrCat("offset ", spec.offset, " is past the last block"));
+  } else if (const absl::Status sought =
+                 (*blocks)->Seek(std::min(spec.offset * block_size, capacity));
+             !sought.ok()) {
+    more = sought;
   } else {
-    status = (*blocks)->Seek(std::min(spec.offset * block_size, capacity));
+    more = Fill(**blocks, block_size, spec.limit, page, next);
   }
-  if (status.ok()) status = Fill(**blocks, block_size, spec.limit, page);
-  if (failure != nullptr) *failure = status;
-  return Render(spec, status.ok() ? page : Failed(spec, status));
+  if (failure != nullptr) *failure = more.status();
+  JsonBuilder json = BeginObject(spec);
+  more.ok() ? page.Finish(*more, next, json) : page.Fail(more.status(), json);
+  return json.EndObject().Take();
 }
 
 std::string RenderFailedVolumeSnapshotDelta(const VolumeSnapshotDeltaSpec& spec,
                                             const absl::Status& error) {
-  return Render(spec, Failed(spec, error));
+  JsonBuilder json = BeginObject(spec);
+  rpc::DeltaStatus(spec.limit, spec.offset, 0).Fail(error, json);
+  return json.EndObject().Take();
 }
 
 }  // namespace cbt

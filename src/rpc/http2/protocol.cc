@@ -22,20 +22,12 @@ constexpr Unit kUnits[] = {{'n', 1},
 constexpr size_t kTimeoutDigits = 8;
 constexpr int64_t kMostTimeout = 99'999'999;
 
-constexpr std::string_view kHex = "0123456789ABCDEF";
 constexpr std::string_view kBase64 =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 bool IsDigit(char c) noexcept { return c >= '0' && c <= '9'; }
 
 char Lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
-// -1 unless it is a hexadecimal digit. Accepts lower case, as percent-encoding requires.
-int HexDigit(char c) noexcept {
-  if (IsDigit(c)) return c - '0';
-  const char lower = Lower(c);
-  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
-}
 
 int Base64Digit(char c) noexcept {
   if (c >= 'A' && c <= 'Z') return c - 'A';
@@ -94,39 +86,6 @@ std::string FormatTimeout(nanoseconds time) noexcept {
     return {digits, end + 1};
   }
   return "99999999H";
-}
-
-std::string PercentEncode(std::string_view text) {
-  std::string value;
-  value.reserve(text.size());
-  for (const char c : text) {
-    if (c >= ' ' && c <= '~' && c != '%') {
-      value += c;
-    } else {
-      const auto byte = static_cast<unsigned char>(c);
-      value += '%';
-      value += kHex[byte >> 4];
-      value += kHex[byte & 15];
-    }
-  }
-  return value;
-}
-
-std::string PercentDecode(std::string_view value) {
-  std::string text;
-  text.reserve(value.size());
-  for (size_t i = 0; i < value.size(); ++i) {
-    const bool escape = value[i] == '%' && value.size() - i > 2;
-    const int high = escape ? HexDigit(value[i + 1]) : -1;
-    const int low = escape ? HexDigit(value[i + 2]) : -1;
-    if (high < 0 || low < 0) {
-      text += value[i];
-      continue;
-    }
-    text += static_cast<char>(high << 4 | low);
-    i += 2;
-  }
-  return text;
 }
 
 bool IsBinaryKey(std::string_view key) noexcept { return key.ends_with("-bin"); }

@@ -24,11 +24,6 @@ std::optional<std::chrono::nanoseconds> ParseTimeout(std::string_view text) noex
 // object.
 std::string FormatTimeout(std::chrono::nanoseconds time) noexcept;
 
-// "Responses": encodes a text as the value of grpc-message, and decodes it. Decoding keeps broken
-// escapes. Both throw std::bad_alloc.
-std::string PercentEncode(std::string_view text);
-std::string PercentDecode(std::string_view value);
-
 // "Requests": values of keys that end in "-bin". Encoded without padding; decoded with or without
 // it. nullopt if the value is not base64 (RFC 4648, section 4), or its unused bits are not zero.
 // Both throw std::bad_alloc.

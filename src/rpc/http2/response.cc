@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "base/percent.h"
 #include "rpc/contract/metadata.h"
 #include "rpc/http2/protocol.h"
 
@@ -176,7 +177,7 @@ absl::Status Response::StatusOfTrailers() const {
   // An answer that is not gRPC's is never a success.
   if (code == absl::StatusCode::kOk) return is_grpc_ ? absl::OkStatus() : NotGrpc();
   for (const auto& [name, text] : trailing_) {
-    if (name == kTextKey) return MakeStatus(code, PercentDecode(text));
+    if (name == kTextKey) return MakeStatus(code, *PercentDecode(text, BrokenEscapes::kKept));
   }
   return MakeStatus(code, "");
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/percent.h"
 #include "rpc/contract/status.h"
 #include "rpc/http2/connection.h"
 #include "rpc/http2/protocol.h"
@@ -359,7 +360,8 @@ void CallImpl::SendStatus() noexcept {
     const std::string http = HttpText(http_status_);
     const std::string code = absl::StrCat(static_cast<int>(status_.code()));
     const std::string text =
-        PercentEncode(std::string_view(status_.message().data(), status_.message().size()));
+        PercentEncode(std::string_view(status_.message().data(), status_.message().size()),
+                      PercentPlain::kPrintable);
     std::vector<Header> headers;
     // "Trailers-Only", unless there are headers to send.
     const bool alone = !initial_sent_ && initial_.empty();

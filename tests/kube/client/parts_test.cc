@@ -10,7 +10,6 @@
 #include "kube/client/endpoint.h"
 #include "kube/client/line_splitter.h"
 #include "kube/client/token_bucket.h"
-#include "kube/object/percent.h"
 #include "tests/support/status.h"
 
 namespace cbt::kube {
@@ -84,11 +83,6 @@ TEST(LineSplitterTest, AnErrorStopsIt) {
   });
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(lines, 2);
-}
-
-TEST(PercentTest, Encodes) {
-  EXPECT_EQ(PercentEncode("aZ09-._~"), "aZ09-._~");
-  EXPECT_EQ(PercentEncode("a b/c=d&\xc3\xa4%"), "a%20b%2Fc%3Dd%26%C3%A4%25");
 }
 
 TEST(EndpointTest, Urls) {

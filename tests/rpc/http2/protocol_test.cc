@@ -67,28 +67,6 @@ TEST(Timeout, IsWrittenInAtMostEightDigitsAndNeverShorter) {
   EXPECT_EQ(ParseTimeout(FormatTimeout(nanoseconds::max())), nanoseconds::max());
 }
 
-TEST(StatusText, EveryByteIsWrittenVisiblyAndReadBack) {
-  for (int byte = 0; byte < 256; ++byte) {
-    const std::string text(1, static_cast<char>(byte));
-    const std::string value = PercentEncode(text);
-    const bool plain = byte >= 0x20 && byte <= 0x7e && byte != '%';
-    EXPECT_EQ(value.size(), plain ? 1U : 3U) << byte;
-    for (const char c : value) EXPECT_TRUE(c >= 0x20 && c <= 0x7e) << byte;
-    EXPECT_EQ(PercentDecode(value), text);
-  }
-  EXPECT_EQ(PercentEncode("100% \n\xc3\xa4"), "100%25 %0A%C3%A4");
-}
-
-TEST(StatusText, BrokenEscapesStayAsTheyAre) {
-  for (const char* text : {"%", "%4", "%G1", "%1G", "%%", "a%", "%-1", "% 1", "%\xff\xff"}) {
-    EXPECT_EQ(PercentDecode(text), text);
-  }
-  EXPECT_EQ(PercentDecode("%%41"), "%A");
-  EXPECT_EQ(PercentDecode("%4%41"), "%4A");
-  EXPECT_EQ(PercentDecode("%c3%A4"), "\xc3\xa4");
-  EXPECT_EQ(PercentDecode("%2541"), "%41");
-}
-
 TEST(BinaryValue, ExamplesOfRfc4648) {
   const char* const texts[] = {"", "f", "fo", "foo", "foob", "fooba", "foobar"};
   const char* const padded[] = {"", "Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"};

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
-#include "base/json_string.h"
+#include "base/json_builder.h"
 #include "cbt/extent.h"
 #include "cbt/kube/object.h"
 #include "kube/object/field_reader.h"
@@ -58,40 +58,39 @@ absl::StatusOr<DeltaPageRequest> DeltaPageRequest::Parse(std::string_view json) 
 }
 
 std::string DeltaPageRequest::ToJson() const {
-  std::string json = absl::StrCat(R"({"target_snapshot_id":)", JsonString(target_snapshot_id));
-  if (base_snapshot_id.has_value()) {
-    absl::StrAppend(&json, R"(,"base_snapshot_id":)", JsonString(*base_snapshot_id));
-  }
-  absl::StrAppend(&json, R"(,"block_size_bytes":)", block_size, R"(,"starting_block":)",
-                  starting_block, R"(,"max_blocks":)", max_blocks);
+  JsonBuilder json;
+  json.BeginObject().Field("target_snapshot_id", target_snapshot_id);
+  if (base_snapshot_id.has_value()) json.Field("base_snapshot_id", *base_snapshot_id);
+  json.Field("block_size_bytes", block_size).Field("starting_block", starting_block);
+  json.Field("max_blocks", max_blocks);
   if (!secret_name.empty()) {
-    absl::StrAppend(&json, R"(,"secret":{"namespace":)", JsonString(secret_namespace),
-                    R"(,"name":)", JsonString(secret_name), "}");
+    json.Key("secret").BeginObject().Field("namespace", secret_namespace);
+    json.Field("name", secret_name).EndObject();
   }
-  return json + "}";
+  return json.EndObject().Take();
 }
 
 std::string PageHead::ToJson() const {
-  std::string json = absl::StrCat(R"({"block_size_bytes":)", block_size);
-  if (volume_size.has_value()) {
-    absl::StrAppend(&json, R"(,"volume_size_bytes":)", *volume_size);
-  }
-  if (!source_version.empty()) {
-    absl::StrAppend(&json, R"(,"source_version":)", JsonString(source_version));
-  }
-  return json + "}";
+  JsonBuilder json;
+  json.BeginObject().Field("block_size_bytes", block_size);
+  if (volume_size.has_value()) json.Field("volume_size_bytes", *volume_size);
+  if (!source_version.empty()) json.Field("source_version", source_version);
+  return json.EndObject().Take();
 }
 
 std::string PageBlock::ToJson() const {
+  // A page has thousands of these.
   if (!token.has_value()) return absl::StrCat(R"({"block":)", index, "}");
-  return absl::StrCat(R"({"block":)", index, R"(,"data_token":{"token":)", JsonString(token->token),
-                      R"(,"issuance_time":)", JsonString(token->issuance_time),
-                      R"(,"ttl_seconds":)", token->ttl_seconds, "}}");
+  JsonBuilder json;
+  json.BeginObject().Field("block", index).Key("data_token").BeginObject();
+  json.Field("token", token->token).Field("issuance_time", token->issuance_time);
+  return json.Field("ttl_seconds", token->ttl_seconds).EndObject().EndObject().Take();
 }
 
 std::string PageEnd::ToJson() const {
-  return absl::StrCat(R"({"complete":true,"blocks":)", blocks, R"(,"next_block":)", next_block,
-                      R"(,"more":)", more ? "true" : "false", "}");
+  JsonBuilder json;
+  json.BeginObject().Field("complete", true).Field("blocks", blocks);
+  return json.Field("next_block", next_block).Field("more", more).EndObject().Take();
 }
 
 absl::StatusOr<const PageBlock*> PageReader::Take(std::string_view line) {
