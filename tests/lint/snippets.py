@@ -23,7 +23,8 @@ import textwrap
 
 import common
 
-LANGUAGES = {".c": "c", ".cc": "cpp", ".h": "cpp", ".txt": "cmake", ".py": "python"}
+LANGUAGES = {".c": "c", ".cc": "cpp", ".go": "go", ".h": "cpp", ".proto": "proto", ".rs": "rust", ".toml": "toml",
+             ".txt": "cmake", ".py": "python"}
 MARK = re.compile(r"<!-- snippet: (.+) -->")
 FENCE = re.compile(r"```(\w*)")
 HEADER_MARK = re.compile(r"// snippet: (.+)$")
