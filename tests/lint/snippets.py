@@ -53,7 +53,8 @@ def source_of(root, name):
     else:
         while lines and lines[0].startswith("//"):
             lines.pop(0)
-    lines = [line for line in lines if not SECTION.fullmatch(line)]
+    # gofmt indents with tabs, documents with spaces.
+    lines = [line.expandtabs(4) for line in lines if not SECTION.fullmatch(line)]
     return textwrap.dedent("\n".join(lines)).strip("\n").split("\n")
 
 
