@@ -44,6 +44,21 @@ class Crates(RustTest):
         passed = [int(count) for count in re.findall(r"test result: ok\. (\d+) passed", done.stdout)]
         self.assertGreater(sum(passed), 15, done.stdout)
 
+    def test_memory(self):
+        """No invalid access and no leak, of both sides together."""
+        if shutil.which("valgrind") is None:
+            self.skipTest("no valgrind")
+        done = cargo("test", "--offline", "--locked", "--package", "cbt", "--test", "border", "--no-run")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        program = re.search(r"tests/border\.rs \((.+)\)", done.stdout)[1]
+        # It knows no AVX-512. One thread of tests: it runs one at a time.
+        done = subprocess.run(
+            ["valgrind", "-q", "--error-exitcode=9", "--leak-check=full", "--show-leak-kinds=definite,indirect",
+             "--errors-for-leak-kinds=definite,indirect", program, "--test-threads=1"],
+            env=dict(os.environ, LD_LIBRARY_PATH=LIBRARY, CBT_SIMD="avx2"), text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
     def test_clippy(self):
         if shutil.which("cargo-clippy") is None:
             self.skipTest("no cargo-clippy")

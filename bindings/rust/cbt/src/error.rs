@@ -169,8 +169,10 @@ pub(crate) fn guarded<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result
 /// Drops a value of a user in a callback that returns nothing.
 pub(crate) fn forget_quietly<T>(value: T) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
-        // A payload whose own drop panics is left.
-        std::mem::forget(payload);
+        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            // A payload whose own drop panics is left.
+            std::mem::forget(again);
+        }
     }
 }
 
