@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <optional>
 #include <thread>
 
@@ -47,8 +48,11 @@ class VolumeHost::Attached {
   absl::Status Serve(const ServeRequest& request) {
     // Before a watcher decides what to do about a server that has ended.
     const bool watched = Want(request.file);
-    if (watched && !health().value_or(VolumeHealth()).serving()) {
-      return absl::UnavailableError("the volume's server can't be started: " + health()->error);
+    if (watched) {
+      const VolumeHealth known = SettledHealth().value_or(VolumeHealth());
+      if (!known.serving()) {
+        return absl::UnavailableError("the volume's server can't be started: " + known.error);
+      }
     }
     absl::Status served;
     if (watched) {
@@ -60,9 +64,28 @@ class VolumeHost::Attached {
     return Begin(request);
   }
 
+  absl::Status Grow(uint64_t size) {
+    const std::shared_ptr<FuseDisk> shown = disk();
+    if (shown == nullptr || shown->ended() || shown->session().size >= size) {
+      return absl::OkStatus();
+    }
+    const absl::StatusOr<uint64_t> served = SizeOf(socket());
+    if (!served.ok()) return served.status();
+    if (*served < size) {
+      return absl::OutOfRangeError(
+          absl::StrCat("the volume has ", *served, " bytes, its file can't have ", size));
+    }
+    // The driver, which keeps the session, knows first: a host that goes on with it must not have a
+    // smaller file than the kernel knows of.
+    FuseSession grown = shown->session();
+    grown.size = size;
+    ReportSession(grown);
+    return shown->Grow(size);
+  }
+
   absl::Status Stop() {
     const std::string directory = host_.paths_.FuseDirectory(volume_);
-    const std::optional<VolumeHealth> known = health();
+    const std::optional<VolumeHealth> known = SettledHealth();
     const bool lost =
         disk() == nullptr || disk()->ended() || !known.has_value() || !known->serving();
     // Lazily if no server can answer.
@@ -124,6 +147,13 @@ class VolumeHost::Attached {
     const std::lock_guard lock(state_mutex_);
     return health_;
   }
+  // Waits for a restart that is under way, which VolumeServer::Start() bounds: a server that ends
+  // and is back at once is no reason to refuse a call.
+  std::optional<VolumeHealth> SettledHealth() {
+    std::unique_lock lock(state_mutex_);
+    settled_.wait(lock, [this] { return !starting_; });
+    return health_;
+  }
   // Reports it if it is another than before. The observer is called with the lock held: what it
   // hears last is what is.
   void SetHealth(const VolumeHealth& health) {
@@ -149,6 +179,7 @@ class VolumeHost::Attached {
   bool WantsRestart() {
     const std::lock_guard lock(state_mutex_);
     watching_ended_ = !restart_;
+    starting_ = restart_;
     return restart_;
   }
 
@@ -175,6 +206,14 @@ class VolumeHost::Attached {
       host_.PutBack(volume_, earlier.session, std::move(earlier.connection));
     }
     return served;
+  }
+
+  void SetStarting(bool starting) {
+    {
+      const std::lock_guard lock(state_mutex_);
+      starting_ = starting;
+    }
+    settled_.notify_all();
   }
 
   void ReportFailure(const absl::Status& why) {
@@ -308,14 +347,17 @@ class VolumeHost::Attached {
       SetHealth(health);
       auto pause = kFirstRestartPause;
       for (;;) {
+        SetStarting(true);
         const absl::Status started = server_.Start();
         if (started.ok()) break;
         health.error = std::string(started.message());
         SetHealth(health);
+        SetStarting(false);
         if (stop_->WaitFor(pause)) return;
         pause = std::min(2 * pause, kLongestRestartPause);
       }
       SetHealth({.state = State::kServing, .restarts = health.restarts + 1});
+      SetStarting(false);
     }
   }
 
@@ -330,6 +372,8 @@ class VolumeHost::Attached {
   std::optional<VolumeHealth> health_;  // nothing: not attached
   bool restart_ = false;
   bool watching_ended_ = false;
+  bool starting_ = false;  // a server that has ended is being started, the health not yet known
+  std::condition_variable settled_;
 };
 
 VolumeHost::VolumeHost(VolumePaths paths, ServerOptions server)
@@ -411,6 +455,18 @@ absl::Status VolumeHost::Serve(const ServeRequest& request) {
   }
   Forget(request.volume, std::move(attached));
   return served;
+}
+
+absl::Status VolumeHost::Grow(const std::string& volume, uint64_t size) {
+  std::shared_ptr<Attached> attached = FindOrAdd(volume);
+  absl::Status grown;
+  {
+    const std::lock_guard lock(attached->mutex);
+    grown = attached->Grow(size);
+    if (attached->wanted()) return grown;
+  }
+  Forget(volume, std::move(attached));
+  return grown;
 }
 
 absl::Status VolumeHost::Stop(const std::string& volume) {
