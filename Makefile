@@ -226,6 +226,14 @@ soak: test-build  ## mixed load on the servers: SOAK_SECONDS (an hour), into bui
 load: test-build  ## what slow, stalled and vanishing clients cost
 	$(call soak_test,load.py,build/release/bin/slow_readers $(LOAD_OPTIONS))
 
+# Once; the tests that need them fetch nothing, and are skipped without them.
+example-modules:  ## the modules of the examples in Go, into Go's cache
+	@cd examples/provider-go && go mod download
+
+# Once; the tests fetch nothing, and skip what they miss.
+rust-crates:  ## the crates of the plugin in bindings/rust, into cargo's cache
+	@cargo fetch --locked --manifest-path bindings/rust/plugin/Cargo.toml
+
 demo:  ## two images to a verified change stream, shown; installs what is missing
 	@$(MAKE) --no-print-directory deps DEPS="build demo"
 	@$(MAKE) --no-print-directory all

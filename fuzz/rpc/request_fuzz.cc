@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <string>
 
+#include "cbt/cursor.h"
 #include "fuzz/support/check.h"
 #include "rpc/client/paged_inbound.h"
 #include "rpc/contract/contract.h"
 #include "rpc/contract/page_token.h"
+#include "rpc/provider/answer.h"
 
 namespace {
 
@@ -41,6 +43,17 @@ void DecodeOnePage(std::span<const uint8_t> bytes) {
   }
 }
 
+// An untrusted answer of a plugin: an error, or values in range.
+void DecodeOneAnswer(std::span<const uint8_t> bytes) {
+  cbt::rpc::AnswerPart part;
+  if (!cbt::rpc::DecodeAnswer(bytes, part).ok()) return;
+  CBT_FUZZ_CHECK(part.offsets.size() == part.lengths.size());
+  CBT_FUZZ_CHECK(cbt::CheckGeometry(part.head.geometry).ok());
+  CBT_FUZZ_CHECK(part.head.begins_at <= part.head.geometry.capacity);
+  CBT_FUZZ_CHECK(part.head.SameAs(part.head));
+  CBT_FUZZ_CHECK(part.bitmap.size() <= bytes.size());
+}
+
 // No token can be forged without the key.
 void OpenToken(std::span<const uint8_t> bytes) {
   static const cbt::rpc::PageTokens tokens("key of the fuzzer");
@@ -58,6 +71,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Decode(contract->delta, {data, size});
   }
   DecodeOnePage({data, size});
+  DecodeOneAnswer({data, size});
   OpenToken({data, size});
   return 0;
 }

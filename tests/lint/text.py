@@ -39,7 +39,7 @@ def check_text(name, text):
     path = pathlib.PurePath(name)
     lines = text.split("\n")
     is_code = path.suffix in CODE
-    may_use_tabs = name in ("Makefile", "debian/rules") or path.name == "go.mod"
+    may_use_tabs = name in ("Makefile", "debian/rules") or path.name == "go.mod" or path.suffix == ".go"
     findings = []
     if text and not text.endswith("\n"):
         findings.append(f"{name}: no newline at the end")
@@ -89,6 +89,7 @@ def self_test(_):
             "Makefile": "all:\n\techo\n",
             "README.md": "A picture: \u2588\n",
             "tests/module/go.mod": "require (\n\tm v1.0.0\n)\n",
+            "tests/module/main.go": "func main() {\n\trun()\n}\n",
             "tests/name.cc": '"M\u00fcller"\n',
             "src/good.cc": "int mastodon = 1;  // a/home/b ${x}/home/c\n",
             "tests/data/raw.txt": "\t \n\n\n",

@@ -1,4 +1,5 @@
-// `cbtctl serve`: a directory of images as a SnapshotMetadata service.
+// `cbtctl serve`: a directory of images, or a plugin in another process, as a SnapshotMetadata
+// service.
 
 #include <chrono>
 #include <memory>
@@ -9,8 +10,10 @@
 
 #include "absl/status/statusor.h"
 #include "cbt/executor.h"
+#include "cbt/rpc/external_provider.h"
 #include "cbt/rpc/server.h"
 #include "cbt/source/directory_provider.h"
+#include "cbt/source/files_below.h"
 #include "programs/cbt/command.h"
 #include "programs/cbt/options/extent_options.h"
 #include "programs/cbt/options/serving.h"
@@ -24,12 +27,51 @@ namespace {
 struct ServeArguments {
   ServingArguments serving;
   std::string root;
+  std::string provider;
+  std::string provider_files;
+  std::chrono::milliseconds provider_silence = rpc::ExternalProviderOptions{}.silence;
   std::optional<uint64_t> block_size;
   std::optional<BlockMetadataType> type;
   std::string plugin_name = "images.cbt.example.com";
   std::vector<std::string> allowed_sources;
   std::chrono::milliseconds source_time = DirectoryProviderOptions{}.source_time;
 };
+
+absl::StatusOr<std::unique_ptr<SnapshotProvider>> MakeExternal(const ServeArguments& arguments,
+                                                               Executor& readers,
+                                                               rpc::LogSink* log) {
+  rpc::ExternalProviderOptions options;
+  options.type = arguments.type;
+  options.block_size = arguments.block_size;
+  options.silence = arguments.provider_silence;
+  options.log = log;
+  if (!arguments.provider_files.empty()) {
+    absl::StatusOr<std::unique_ptr<FilesBelow>> made = FilesBelow::Create(
+        arguments.provider_files, {.block_size = arguments.block_size.value_or(kDefaultBlockSize),
+                                   .executor = &readers,
+                                   .time = arguments.source_time});
+    if (!made.ok()) {
+      return absl::Status(made.status().code(), "--provider-files: " + MessageOf(made.status()));
+    }
+    const std::shared_ptr<const FilesBelow> files = *std::move(made);
+    options.open_files = [files](const rpc::ExternalFiles& names, const StreamContext& context) {
+      return files->Open({names.path, names.base_path, names.format, names.delta}, context.stop);
+    };
+  }
+  return rpc::MakeExternalProvider(arguments.provider, options);
+}
+
+absl::StatusOr<std::unique_ptr<SnapshotProvider>> MakeProvider(const ServeArguments& arguments,
+                                                               Executor& readers,
+                                                               rpc::LogSink* log) {
+  if (!arguments.provider.empty()) return MakeExternal(arguments, readers, log);
+  return MakeDirectoryProvider(arguments.root,
+                               {.type = arguments.type.value_or(BlockMetadataType::kVariableLength),
+                                .block_size = arguments.block_size.value_or(kDefaultBlockSize),
+                                .executor = &readers,
+                                .allowed_sources = arguments.allowed_sources,
+                                .source_time = arguments.source_time});
+}
 
 absl::Status Serve(const ServeArguments& arguments) {
   const ServingArguments& serving = arguments.serving;
@@ -40,19 +82,17 @@ absl::Status Serve(const ServeArguments& arguments) {
 
   // Separate threads: those of the service wait for what these read.
   ThreadPool readers(WorkerThreads());
-  const absl::StatusOr<std::unique_ptr<SnapshotProvider>> provider = MakeDirectoryProvider(
-      arguments.root, {.type = arguments.type.value_or(BlockMetadataType::kVariableLength),
-                       .block_size = arguments.block_size.value_or(kDefaultBlockSize),
-                       .executor = &readers,
-                       .allowed_sources = arguments.allowed_sources,
-                       .source_time = arguments.source_time});
+  const absl::StatusOr<std::unique_ptr<SnapshotProvider>> provider =
+      MakeProvider(arguments, readers, parts->telemetry.log);
   if (!provider.ok()) return provider.status();
   rpc::ServerOptions options = OptionsOf<rpc::ServerOptions>(serving, *parts);
   options.service.plugin_name = arguments.plugin_name;
   const absl::StatusOr<std::unique_ptr<rpc::Server>> server =
       rpc::Server::Start(**provider, options);
   if (!server.ok()) return server.status();
-  RunUntilStopped(serving, "serve", arguments.root, (*server)->address(),
+  RunUntilStopped(serving, "serve",
+                  arguments.provider.empty() ? arguments.root : arguments.provider,
+                  (*server)->address(),
                   [&server](std::chrono::milliseconds grace) { (*server)->Shutdown(grace); });
   return absl::OkStatus();
 }
@@ -61,11 +101,26 @@ absl::Status Serve(const ServeArguments& arguments) {
 
 void AddServe(CLI::App& app, Command& command) {
   CLI::App* const sub =
-      app.add_subcommand("serve", "Serve a directory of snapshot images (CSI SnapshotMetadata)");
+      app.add_subcommand("serve",
+                         "Serve a directory of snapshot images, or what a plugin knows (CSI "
+                         "SnapshotMetadata)");
   const auto arguments = std::make_shared<ServeArguments>();
-  sub->add_option("--root", arguments->root, "Directory of images; DIR/vol1/mon.img is vol1/mon")
+  CLI::Option* const root = sub->add_option("--root", arguments->root,
+                                            "Directory of images; DIR/vol1/mon.img is vol1/mon")
+                                ->type_name("DIR");
+  CLI::Option* const provider =
+      sub->add_option("--provider", arguments->provider,
+                      "Instead of a directory: the socket where a plugin serves cbt.provider.v1 "
+                      "(provider.proto)")
+          ->type_name("unix:///PATH")
+          ->excludes(root);
+  sub->add_option("--provider-files", arguments->provider_files,
+                  "Directory of the files that the plugin may name: change maps and images")
       ->type_name("DIR")
-      ->required();
+      ->needs(provider);
+  AddTime(*sub, "--provider-stall-time", arguments->provider_silence,
+          "End a stream whose plugin sends nothing for this long; 0: no limit", "60");
+  sub->get_option("--provider-stall-time")->needs(provider);
   AddServingOptions(*sub, arguments->serving, {rpc::Api::kCsi});
   AddStyleOption(*sub, arguments->type);
   AddBlockSizeOption(*sub, arguments->block_size);
@@ -77,7 +132,8 @@ void AddServe(CLI::App& app, Command& command) {
          "What *.source files may name outside of DIR: a path with everything below it, or an "
          "NBD address; repeatable")
       ->type_name("PATH|ADDR")
-      ->allow_extra_args(false);
+      ->allow_extra_args(false)
+      ->needs(root);
   sub->add_option_function<std::string>(
          "--source-time",
          [arguments](const std::string& text) {
@@ -88,13 +144,18 @@ void AddServe(CLI::App& app, Command& command) {
            if (value->count() == 0) throw CLI::ValidationError("--source-time", "not above 0");
            arguments->source_time = *value;
          },
-         "Total time limit for such a source per stream")
+         "Total time limit per stream for such a source, and for a plugin's files")
       ->type_name("SECONDS")
       ->default_str("600");
   sub->footer(
       "Example: snapshots vol1/monday and vol1/tuesday from /snapshots/vol1/*.img\n"
-      "  cbtctl serve --root /snapshots --listen unix:///run/cbt.sock");
+      "  cbtctl serve --root /snapshots --listen unix:///run/cbt.sock\n\n"
+      "Example: beside a driver that knows what changed\n"
+      "  cbtctl serve --provider unix:///csi/provider.sock --listen unix:///csi/csi.sock");
   sub->callback([arguments, &command] {
+    if (arguments->root.empty() && arguments->provider.empty()) {
+      throw CLI::RequiredError("--root or --provider");
+    }
     command = [arguments] { return Report("serve", Serve(*arguments)); };
   });
 }
