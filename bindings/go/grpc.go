@@ -24,7 +24,7 @@ type frame struct {
 	data   []byte
 }
 
-// String tells nothing: a request holds secrets.
+// String shows no content: a request holds secrets.
 func (f *frame) String() string { return fmt.Sprintf("a message of %d bytes", len(f.data)) }
 
 // set makes a message to send; data is that of the buffer.

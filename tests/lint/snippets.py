@@ -23,7 +23,8 @@ import textwrap
 
 import common
 
-LANGUAGES = {".c": "c", ".cc": "cpp", ".h": "cpp", ".txt": "cmake", ".py": "python"}
+LANGUAGES = {".c": "c", ".cc": "cpp", ".go": "go", ".h": "cpp", ".proto": "proto", ".rs": "rust", ".toml": "toml",
+             ".txt": "cmake", ".py": "python"}
 MARK = re.compile(r"<!-- snippet: (.+) -->")
 FENCE = re.compile(r"```(\w*)")
 HEADER_MARK = re.compile(r"// snippet: (.+)$")
@@ -52,7 +53,8 @@ def source_of(root, name):
     else:
         while lines and lines[0].startswith("//"):
             lines.pop(0)
-    lines = [line for line in lines if not SECTION.fullmatch(line)]
+    # gofmt indents with tabs, documents with spaces.
+    lines = [line.expandtabs(4) for line in lines if not SECTION.fullmatch(line)]
     return textwrap.dedent("\n".join(lines)).strip("\n").split("\n")
 
 

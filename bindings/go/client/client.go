@@ -90,7 +90,7 @@ func (c Completeness) String() string {
 	return [...]string{"under way", "ended", "proven from the relay on", "proven for its place", "proven"}[c]
 }
 
-// Result tells about an answer.
+// Result is what is known about an answer.
 type Result struct {
 	Completeness Completeness
 	// The size of the volume in bytes; 0: unknown (NoMessageAccepted). Nothing may be cut to it then.
