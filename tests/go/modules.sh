@@ -11,7 +11,7 @@ export GOFLAGS="-mod=readonly -buildvcs=false" GOWORK=off GOTOOLCHAIN=local
 if [[ ${1:-} == --built ]]; then
   export GOPROXY=off
 fi
-for module in bindings/go bindings/go/examples; do
+for module in bindings/go bindings/go/examples bench/go; do
   cd "$root/$module"
   go list -deps -test ./... >/dev/null
 done

@@ -17,7 +17,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BINDING = ROOT / "bindings/go"
-MODULES = (BINDING, BINDING / "examples")
+MODULES = (BINDING, BINDING / "examples", ROOT / "bench/go")
 
 
 def environment(build, scratch):
