@@ -2,7 +2,7 @@
 
     run.py --build TREE --scratch FOLDER NAME
 
-NAME is `lint`, `test`, `race`, `cgocheck`, `static`, `client`, or a Python test with arguments. Without Go or
+NAME is `lint`, `test`, `race`, `cgocheck`, `static`, `client`, `user`, or a Python test with arguments. Without Go or
 modules it skips, and adds that to the file that CBT_SKIPS names.
 """
 
@@ -58,6 +58,21 @@ def without_cgo(go, scratch):
         sys.exit("the client needs a dynamic linker")
 
 
+def as_a_user(go, scratch):
+    """The tutorial's steps in a clean folder."""
+    folder = scratch / "user"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    # The sums of modules are those of the cache: nothing is asked.
+    alone = {"GOFLAGS": "-mod=mod -buildvcs=false", "GOSUMDB": "off"}
+    go(folder, "mod", "init", "plugin.example.com", **alone)
+    go(folder, "mod", "edit", f"-replace=cbt.example.com/cbt={BINDING}", **alone)
+    required = re.findall(r"^\t(\S+ v\S+)$", (BINDING / "examples/go.mod").read_text(), flags=re.MULTILINE)
+    go(folder, "mod", "edit", *(f"-require={each.replace(' ', '@')}" for each in required), **alone)
+    shutil.copy(BINDING / "examples/plugin/main.go", folder)
+    go(folder, "build", "-o", "plugin", ".", **alone)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, required=True)
@@ -90,6 +105,8 @@ def main():
         go(BINDING, "test", "-count=1", ".", GOEXPERIMENT="cgocheck2")
     elif test == "static":
         go(BINDING, "test", "-count=1", "-tags", "cbt_static", "-run", "TestCases|TestServed", ".", LD_LIBRARY_PATH="")
+    elif test == "user":
+        as_a_user(go, scratch)
     elif test == "client":
         without_cgo(go, scratch)
     else:
