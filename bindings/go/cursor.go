@@ -295,10 +295,7 @@ func FromBitmaps(base, target []byte, operation Operation, geometry Geometry, la
 // FromExtents makes a cursor over a copy of the extents. They ascend, don't overlap, are not empty,
 // end at or below the capacity, and begin and end at multiples of the granularity or at the capacity.
 func FromExtents(extents []Extent, geometry Geometry) (*Cursor, error) {
-	offsets, lengths := make([]uint64, len(extents)), make([]uint64, len(extents))
-	for i, extent := range extents {
-		offsets[i], lengths[i] = extent.Offset, extent.Length
-	}
+	offsets, lengths := columns(extents)
 	g := geometry.c()
 	var handle *C.cbt_cursor
 	var e *C.cbt_error

@@ -30,3 +30,20 @@ func (t text) orNull() *C.char {
 }
 
 func (t text) free() { C.free(unsafe.Pointer(t.c)) }
+
+func texts(values ...string) (made []text, free func(), err error) {
+	free = func() {
+		for _, each := range made {
+			each.free()
+		}
+	}
+	for _, value := range values {
+		each, err := newText(value)
+		if err != nil {
+			free()
+			return nil, nil, err
+		}
+		made = append(made, each)
+	}
+	return made, free, nil
+}

@@ -250,7 +250,7 @@ func (l *list) attempt(ctx context.Context) error {
 			return err
 		}
 		if first {
-			if err := l.compareVersion(stream); err != nil {
+			if err := l.compareVersion(stream, nil); err != nil {
 				return err
 			}
 			if l.begun && (check.capacity != l.result.Capacity || check.fixed != l.result.FixedLength) {
@@ -303,8 +303,10 @@ func (l *list) end(ctx context.Context, stream grpc.ClientStream, check *checker
 	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
 		return final{status.Error(codes.DeadlineExceeded, "metadata stream: ended after the deadline")}
 	}
+	// Before the end of the call gRPC may still write it.
+	trailer := stream.Trailer()
 	if noMessage {
-		if err := l.compareVersion(stream); err != nil {
+		if err := l.compareVersion(stream, trailer); err != nil {
 			return err
 		}
 		if !l.begun {
@@ -322,8 +324,10 @@ func (l *list) end(ctx context.Context, stream grpc.ClientStream, check *checker
 		}
 		check.capacity = l.result.Capacity
 		check.fixed = l.result.FixedLength
+	} else if len(trailer.Get("cbt-source-version")) > 0 && l.result.SourceVersion != "" {
+		return broken("cbt-source-version is given twice")
 	}
-	verdict, err := check.proof(stream.Trailer(), !noMessage || l.begun)
+	verdict, err := check.proof(trailer, !noMessage || l.begun)
 	if err != nil {
 		return err
 	}
@@ -338,13 +342,14 @@ func (l *list) end(ctx context.Context, stream grpc.ClientStream, check *checker
 	return nil
 }
 
-// compareVersion takes the version from the headers, and compares it with what it was.
-func (l *list) compareVersion(stream grpc.ClientStream) error {
+// compareVersion takes the version from the headers, and compares it with what it was. A call without
+// a message may have all its metadata in the trailer.
+func (l *list) compareVersion(stream grpc.ClientStream, trailer metadata.MD) error {
 	header, err := stream.Header()
 	if err != nil {
 		return err
 	}
-	found := append(header.Get("cbt-source-version"), stream.Trailer().Get("cbt-source-version")...)
+	found := append(header.Get("cbt-source-version"), trailer.Get("cbt-source-version")...)
 	if len(found) > 1 {
 		return broken("cbt-source-version is given twice")
 	}

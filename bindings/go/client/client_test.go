@@ -182,6 +182,10 @@ func TestProofs(t *testing.T) {
 			}
 		}, UnderWay, codes.DataLoss, codes.DataLoss},
 		"twice": {func(p *planted) { p.trailer = func(md metadata.MD) { md.Append("cbt-tuple-count", "25") } }, UnderWay, codes.DataLoss, codes.DataLoss},
+		"version twice": {func(p *planted) { p.version = "a,b" }, UnderWay, codes.DataLoss, codes.DataLoss},
+		"version again": {func(p *planted) {
+			p.trailer = func(md metadata.MD) { md.Set("cbt-source-version", "v1") }
+		}, UnderWay, codes.DataLoss, codes.DataLoss},
 		"lost": {func(p *planted) {
 			// A message that is lost on the way.
 			p.change = func(_ int, message []byte) []byte {

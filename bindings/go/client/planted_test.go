@@ -107,7 +107,9 @@ func (p *planted) serve(_ any, stream grpc.ServerStream) error {
 	}
 	p.mutex.Unlock()
 	if version != "" {
-		stream.SetHeader(metadata.Pairs("cbt-source-version", version))
+		for _, each := range strings.Split(version, ",") {
+			stream.SetHeader(metadata.Pairs("cbt-source-version", each))
+		}
 	}
 	var tuples []Range
 	digest := xxh3.New()
