@@ -181,7 +181,7 @@ func TestProofs(t *testing.T) {
 				md.Set("cbt-proof-scope", "relay")
 			}
 		}, UnderWay, codes.DataLoss, codes.DataLoss},
-		"twice": {func(p *planted) { p.trailer = func(md metadata.MD) { md.Append("cbt-tuple-count", "25") } }, UnderWay, codes.DataLoss, codes.DataLoss},
+		"twice":         {func(p *planted) { p.trailer = func(md metadata.MD) { md.Append("cbt-tuple-count", "25") } }, UnderWay, codes.DataLoss, codes.DataLoss},
 		"version twice": {func(p *planted) { p.version = "a,b" }, UnderWay, codes.DataLoss, codes.DataLoss},
 		"version again": {func(p *planted) {
 			p.trailer = func(md metadata.MD) { md.Set("cbt-source-version", "v1") }
