@@ -194,6 +194,10 @@ ENVTEST ?=
 envtest:  ## a real Kubernetes control plane for the tests, from Go modules (ENVTEST: only these parts)
 	@tests/envtest/build.sh $(ENVTEST)
 
+# Of the versions in bindings/go/go.sum and its neighbours, into the module cache of Go. Needs Go 1.26.
+go-modules:  ## the Go modules that the tests of bindings/go need, which use them from then on
+	@tests/go/modules.sh
+
 # The committed tree against the newest stable Debian, in NEWEST_ROOT: needs root, debootstrap and a mirror.
 NEWEST_ROOT ?= /var/tmp/cbt-newest
 NEWEST_SUITE ?= trixie
