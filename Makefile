@@ -194,6 +194,12 @@ ENVTEST ?=
 envtest:  ## a real Kubernetes control plane for the tests, from Go modules (ENVTEST: only these parts)
 	@tests/envtest/build.sh $(ENVTEST)
 
+# Readers of Arrow streams, grpcio and mypy of pinned versions for the tests of bindings/python, which use
+# them from then on. Prints the folder. PYTHON names another interpreter.
+python-env:  ## a virtual environment for the tests of the Python package, from the package index of pip
+	@$(PACKAGES) python
+	@tests/python/environment.sh
+
 # The committed tree against the newest stable Debian, in NEWEST_ROOT: needs root, debootstrap and a mirror.
 NEWEST_ROOT ?= /var/tmp/cbt-newest
 NEWEST_SUITE ?= trixie

@@ -12,6 +12,7 @@ import fnmatch
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
 
@@ -40,6 +41,8 @@ def lacks(condition):
         return any(not folder.stat().st_mode & 0o001 for folder in (HERE, *HERE.parents))
     if kind == "ipv6":
         return not words_of("/proc/net/if_inet6")
+    if kind == "python-env":
+        return subprocess.run([HERE / "python/environment.sh", "--built"], stdout=subprocess.DEVNULL, check=False).returncode != 0
     if kind == "cpu":
         return name not in words_of("/proc/cpuinfo")
     if kind == "filesystem":
