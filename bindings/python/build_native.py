@@ -68,7 +68,17 @@ static cbt_code open_source(void* user, const cbt_request* request, cbt_answer* 
   return code_of(cbt_py_open((uintptr_t)user, request, answer, error), error);
 }
 
-static void release_user(void* user) { cbt_py_release((uintptr_t)user); }
+/* Also runs while an exception is on its way, and after the interpreter has ended. */
+static void release_user(void* user) {
+  PyObject *type, *value, *trace;
+  PyGILState_STATE state;
+  if (!Py_IsInitialized()) return;
+  state = PyGILState_Ensure();
+  PyErr_Fetch(&type, &value, &trace);
+  cbt_py_release((uintptr_t)user);
+  PyErr_Restore(type, value, trace);
+  PyGILState_Release(state);
+}
 
 static void cbt_py_fill_callbacks(cbt_cursor_callbacks* callbacks, uintptr_t user) {
   callbacks->struct_size = sizeof(*callbacks);
@@ -99,7 +109,7 @@ static void destroy_arrow(PyObject* capsule) {
   struct ArrowArrayStream* const stream =
       (struct ArrowArrayStream*)PyCapsule_GetPointer(capsule, "arrow_array_stream");
   if (stream == NULL) {
-    PyErr_Clear();
+    PyErr_WriteUnraisable(capsule);
     return;
   }
   if (stream->release != NULL) stream->release(stream);

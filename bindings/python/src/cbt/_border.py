@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import operator
 import os
 import threading
 from collections.abc import Callable
@@ -58,6 +59,8 @@ def raise_interrupt() -> None:
 def call(function: Any, *arguments: Any) -> None:
     """Calls a function that returns a code and takes an error last."""
     error = ffi.new("cbt_error**")
+    # Callbacks also run in calls that are not ours, such as those of a reader of an Arrow stream.
+    _failure.raised = None
     code = function(*arguments, error)
     if code:
         raise_error(code, error[0])
@@ -93,10 +96,16 @@ def run_callback(error: Any, body: Callable[[], None]) -> int:
         else:
             # Its text may hold what a client of a server must not see.
             code, message = int(InternalError.code), f"the callback raised {type(raised).__name__}"
-            log.error("a callback failed", exc_info=raised)
+            if isinstance(raised, Exception):
+                log.error("a callback failed", exc_info=raised)
         data = message.encode("utf-8", "replace")
         error[0] = lib.cbt_error_new(code, data, len(data))
         return 1 + code
+
+
+def note_failure(_kind: object, raised: BaseException, _trace: object) -> None:
+    """For what is raised beside run_callback()'s body, as an interrupt may be: the engine gets INTERNAL."""
+    _failure.raised = raised
 
 
 # --- What the engine keeps of Python's
@@ -150,7 +159,7 @@ def bytes_of(data: Buffer, copy: bool | None) -> Any:
 
 def size_of(number: int, name: str) -> int:
     """A number of bytes that fits the interface."""
-    value = number.__index__()
+    value = operator.index(number)
     if not 0 <= value < 1 << 64:
         raise ValueError(f"{name}: {value} is out of range")
     return value

@@ -25,6 +25,7 @@ from cbt._border import (
     keep,
     kept,
     make,
+    note_failure,
     path_of,
     run_callback,
     size_of,
@@ -460,12 +461,12 @@ def _layout(first_bit: int, most_significant_first: bool, inverted: bool, revers
                  reversed_word_bytes=size_of(reversed_word_bytes, "reversed_word_bytes"))
 
 
-@ffi.def_extern(error=0)  # type: ignore[untyped-decorator]
+@ffi.def_extern(error=0, onerror=note_failure)  # type: ignore[untyped-decorator]
 def cbt_py_seek(number: int, offset: int, error: Any) -> int:
     return run_callback(error, lambda: kept(number).seek(offset))
 
 
-@ffi.def_extern(error=0)  # type: ignore[untyped-decorator]
+@ffi.def_extern(error=0, onerror=note_failure)  # type: ignore[untyped-decorator]
 def cbt_py_next(number: int, offsets: Any, lengths: Any, room: int, count: Any, covered: Any, error: Any) -> int:
     def body() -> None:
         answer = kept(number).next(room)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Iterable
 from types import TracebackType
@@ -112,7 +113,7 @@ class ChangeMap:
 
     def __contains__(self, block: int) -> bool:
         """Whether the block with this index changed."""
-        index = block.__index__()
+        index = operator.index(block)
         return 0 <= index < 1 << 64 and lib.cbt_map_contains(self._handle, index) != 0
 
     def cursor(self) -> Cursor:

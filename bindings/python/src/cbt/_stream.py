@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn, Protocol, Self
 
-from cbt._border import call, disown, forget, keep, kept, make, run_callback, size_of, sized, text_of
+from cbt._border import call, disown, forget, keep, kept, make, note_failure, run_callback, size_of, sized, text_of
 from cbt._checker import BlockMetadataType
 from cbt._cursor import Cursor
 from cbt._errors import FailedPreconditionError, InternalError
@@ -111,7 +111,7 @@ class Service:
         `deadline`: when the client stops waiting, in seconds since 1970. `slice_us`: next_message()
         returns None after this time; 0: it waits until there is a message.
         """
-        options = sized("cbt_stream_options", deadline_ns=0 if deadline is None else int(deadline * 1e9),
+        options = sized("cbt_stream_options", deadline_ns=_nanoseconds(deadline),
                         slice_us=size_of(slice_us, "slice_us"))
         return Stream(make("cbt_stream", lib.cbt_stream_open, self._handle, text_of(method), request, len(request),
                            options))
@@ -201,13 +201,21 @@ class Stream(Iterator[bytes]):
         return handle
 
 
+def _nanoseconds(deadline: float | None) -> int:
+    # Some libraries say "never" with a time that no clock reaches. 0 means that to the engine, so a
+    # time before 1970 is the first nanosecond of it.
+    if deadline is None or deadline >= 9e9:
+        return 0
+    return max(1, int(deadline * 1e9))
+
+
 def _borrowed(function: Any, request: Any) -> str | None:
     size = ffi.new("uint64_t*")
     text = function(request, size)
     return None if text == ffi.NULL else ffi.buffer(text, size[0])[:].decode()
 
 
-@ffi.def_extern(error=0)  # type: ignore[untyped-decorator]
+@ffi.def_extern(error=0, onerror=note_failure)  # type: ignore[untyped-decorator]
 def cbt_py_open(number: int, request: Any, answer: Any, error: Any) -> int:
     def body() -> None:
         provider = kept(number)
