@@ -57,7 +57,7 @@ class Package(unittest.TestCase):
     def test_the_sources(self):
         # As a user would: `python -m pip install .`, with an isolated build.
         python = self.use(A.scratch / "sources", CBT_BUILD=A.build, PIP_NO_INDEX="1", PIP_FIND_LINKS=WHEELS)
-        self.assertIn("grpcio", run(python, "-c", "import cbt.grpc", status=1) + "grpcio")
+        self.assertIn("No module named 'grpc'", run(python, "-c", "import cbt.grpc", status=1))
 
     def test_where_libcbt_is_missing(self):
         copy = self.folder / "sources"

@@ -452,7 +452,10 @@ def _own(memory: bytearray, size: int) -> bytearray:
             return memory
         except BufferError:
             pass
-    return bytearray(16 * size)
+    # With room for the byte of the next call, so that it does not move.
+    memory = bytearray(16 * size + 1)
+    memory.pop()
+    return memory
 
 
 def _layout(first_bit: int, most_significant_first: bool, inverted: bool, reversed_word_bytes: int) -> Any:
