@@ -141,6 +141,12 @@ bench: bench-build  ## runs the benchmarks: build/bench/report.md (BENCH_FILTER,
 bench-docs: bench-build  ## the same, and puts the tables into docs/generated/benchmarks.md
 	$(call report,--document docs/generated/benchmarks.md)
 
+# In the environment of `make python-env`. PYTHON_ROUNDS: more for a busy machine.
+PYTHON_ROUNDS ?= 9
+bench-python: bench-build python-env  ## Python against C++: tuples of a cursor, a call (PYTHON_ROUNDS)
+	@run="python3 -B tests/python/run.py --build build/release --scratch build/bench/python"; \
+	  $$run install && $$run ../../bench/python/border.py build/release/bin/bench_border --rounds $(PYTHON_ROUNDS)
+
 # Runs each benchmark once to see that it still works, without the inputs of a quarter of a gigabyte.
 bench-once: bench-build  ## every benchmark for a moment
 	@for bench in build/release/bin/bench_*; do echo "$$bench"; \

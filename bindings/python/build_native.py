@@ -34,6 +34,7 @@ extern "Python" void cbt_py_release(uintptr_t);
 void cbt_py_fill_callbacks(cbt_cursor_callbacks*, uintptr_t);
 void cbt_py_fill_provider(cbt_provider*, uintptr_t);
 cbt_code cbt_py_own(const void*, uint64_t, uintptr_t, cbt_bytes**, cbt_error**);
+cbt_code cbt_py_read(cbt_cursor*, void*, uint64_t, cbt_batch*, cbt_error**);
 struct ArrowArrayStream* cbt_py_new_arrow(void);
 void* cbt_py_arrow_destructor(void);
 """
@@ -98,6 +99,12 @@ static void cbt_py_fill_provider(cbt_provider* provider, uintptr_t user) {
 static cbt_code cbt_py_own(const void* data, uint64_t size, uintptr_t user, cbt_bytes** bytes,
                            cbt_error** error) {
   return cbt_bytes_own(data, size, (void*)user, release_user, bytes, error);
+}
+
+/* Offsets, then lengths. */
+static cbt_code cbt_py_read(cbt_cursor* cursor, void* numbers, uint64_t room, cbt_batch* batch,
+                            cbt_error** error) {
+  return cbt_cursor_read(cursor, (uint64_t*)numbers, (uint64_t*)numbers + room, room, batch, error);
 }
 
 static struct ArrowArrayStream* cbt_py_new_arrow(void) {

@@ -36,12 +36,12 @@ class _Failure(threading.local):
     raised: BaseException | None = None
 
 
-_failure = _Failure()
+failed = _Failure()
 
 
 def raise_error(code: int, error: Any) -> None:
     """Raises the error of a call that returned `code`."""
-    raised, _failure.raised = _failure.raised, None
+    raised, failed.raised = failed.raised, None
     message = ffi.string(lib.cbt_error_message_borrowed(error)).decode("utf-8", "replace")
     lib.cbt_error_free(error)
     if raised is not None and (not isinstance(raised, Exception) or getattr(raised, "code", None) == code):
@@ -51,7 +51,7 @@ def raise_error(code: int, error: Any) -> None:
 
 def raise_interrupt() -> None:
     """What ends a program, such as Ctrl-C in a callback, ends the call too, even one that had an answer."""
-    raised, _failure.raised = _failure.raised, None
+    raised, failed.raised = failed.raised, None
     if raised is not None and not isinstance(raised, Exception):
         raise raised
 
@@ -60,11 +60,11 @@ def call(function: Any, *arguments: Any) -> None:
     """Calls a function that returns a code and takes an error last."""
     error = ffi.new("cbt_error**")
     # Callbacks also run in calls that are not ours, such as those of a reader of an Arrow stream.
-    _failure.raised = None
+    failed.raised = None
     code = function(*arguments, error)
     if code:
         raise_error(code, error[0])
-    if _failure.raised is not None:
+    if failed.raised is not None:
         raise_interrupt()
 
 
@@ -90,7 +90,7 @@ def run_callback(error: Any, body: Callable[[], None]) -> int:
         body()
         return 1
     except BaseException as raised:  # nothing passes through C
-        _failure.raised = raised
+        failed.raised = raised
         if isinstance(raised, Error):
             code, message = int(raised.code), str(raised)
         else:
@@ -105,7 +105,7 @@ def run_callback(error: Any, body: Callable[[], None]) -> int:
 
 def note_failure(_kind: object, raised: BaseException, _trace: object) -> None:
     """For what is raised beside run_callback()'s body, as an interrupt may be: the engine gets INTERNAL."""
-    _failure.raised = raised
+    failed.raised = raised
 
 
 # --- What the engine keeps of Python's

@@ -20,6 +20,7 @@ from cbt._border import (
     call,
     disown,
     extents_of,
+    failed,
     forget,
     geometry_of,
     keep,
@@ -27,6 +28,8 @@ from cbt._border import (
     make,
     note_failure,
     path_of,
+    raise_error,
+    raise_interrupt,
     run_callback,
     size_of,
     sized,
@@ -43,7 +46,9 @@ if TYPE_CHECKING:
 
 _OPERATIONS = {"xor": 0, "and_not": 1, "or": 2, "and": 3}
 _PURPOSES = {"any": 0, "allocated": 1, "delta": 2}
-# Large enough that a call costs nothing beside its extents, small enough for the second-level cache.
+_BUSY = "the cursor is in use: by another thread, or by the call that runs this callback"
+_frombuffer, _from_buffer = np.frombuffer, ffi.from_buffer
+# Large enough that a call costs nothing beside its extents; half a megabyte.
 _BATCH = 32768
 
 
@@ -361,7 +366,7 @@ class _Reader(Iterator[Batch]):
 
     def __init__(self, cursor: Cursor, start: int, size: int) -> None:
         self._cursor, self._size = cursor, size
-        self._batch = ffi.new("cbt_batch*")
+        self._batch, self._error = ffi.new("cbt_batch*"), ffi.new("cbt_error**")
         self._memory, self._spare = bytearray(), bytearray()
         self._complete = False
         self._failure: BaseException | None = None
@@ -380,8 +385,8 @@ class _Reader(Iterator[Batch]):
         size, batch = self._size, self._batch
         while not self._complete:
             # The loop's variable still holds the last batch: two blocks of memory take turns.
-            self._memory, self._spare = self._spare, self._memory
-            memory = self._memory = _own(self._memory, size)
+            memory = _own(self._spare, size)
+            self._memory, self._spare = memory, self._memory
             try:
                 self._fill(memory)
             except BaseException as failure:
@@ -389,23 +394,31 @@ class _Reader(Iterator[Batch]):
                 raise
             count = batch.count
             if count != 0:
-                numbers = np.frombuffer(memory, np.int64)
+                numbers = _frombuffer(memory, np.int64)
                 return Batch(numbers[:count], numbers[size:size + count], batch.covered, self._complete)
         raise StopIteration
 
     def _fill(self, memory: bytearray) -> None:
+        # As with _Use and call(), which would take as long as a thousand extents.
         cursor = self._cursor
-        with _Use(cursor) as handle:
+        if not cursor._lock.acquire(False):
+            raise FailedPreconditionError(_BUSY)
+        try:
             if cursor._reading is not self:
                 raise FailedPreconditionError("another loop over this cursor has begun: this one has no answer")
-            try:
-                with ffi.from_buffer("uint64_t[]", memory) as numbers:
-                    call(lib.cbt_cursor_read, handle, numbers, numbers + self._size, self._size, self._batch)
-            except BaseException:
-                cursor._failed = True
-                raise
+            failed.raised = None
+            code = lib.cbt_py_read(cursor._check_open(), _from_buffer(memory), self._size, self._batch, self._error)
+            if code:
+                raise_error(code, self._error[0])
+            if failed.raised is not None:
+                raise_interrupt()
             if self._batch.complete:
                 self._complete, cursor._begun = True, False
+        except BaseException:
+            cursor._failed = True
+            raise
+        finally:
+            cursor._lock.release()
 
 
 class _Use:
@@ -418,7 +431,7 @@ class _Use:
 
     def __enter__(self) -> Any:
         if not self._cursor._lock.acquire(blocking=False):
-            raise FailedPreconditionError("the cursor is in use: by another thread, or by the call that runs this callback")
+            raise FailedPreconditionError(_BUSY)
         handle = self._cursor._handle
         if handle is None:
             self._cursor._lock.release()
