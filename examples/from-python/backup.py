@@ -68,4 +68,5 @@ def restore(folder: str, snapshot: str, image: str) -> None:
 
 
 if __name__ == "__main__":
-    {"take": take, "restore": restore}[sys.argv[1]](*sys.argv[2:])
+    command, *arguments = sys.argv[1:]
+    (take if command == "take" else restore)(*arguments)
