@@ -287,11 +287,13 @@ def add_map_files(corpora, cbt):
         corpora.add("map_files", f"map_{label}", b"\1\x40\2" + map_file(list(blocks)))
     corpora.add("map_files", "map_nameless", b"\1\7\0" + map_file([3], ("", "", "")))
     snapshots = [(0, 0, "monday"), (1, 1, "tuesday"), (2, 2, "wednesday"), (4, 5, "friday")]
-    manifest = b"\x89CBC\r\n\x1a\n" + struct.pack("<HHQQQH", 1, 0, 4096, 5, 7, 4) + b"vol1" + struct.pack("<Q", len(snapshots))
-    for slot, number, name in snapshots:
-        manifest += struct.pack("<QQQQQH", slot, 1 << 30, 1 << 29, number, number * 77, len(name)) + name.encode()
-    manifest += struct.pack("<Q", 2) + struct.pack("<BQQQ", 1, 0, 3, 9) + struct.pack("<BQQQ", 2, 0, 4, 8) + bytes(8)
-    corpora.add("map_files", "manifest", b"\x09\5\0" + manifest)
+    for major, label in ((1, "manifest_without_times"), (2, "manifest")):
+        manifest = b"\x89CBC\r\n\x1a\n" + struct.pack("<HHQQQH", major, 0, 4096, 5, 7, 4) + b"vol1" + struct.pack("<Q", len(snapshots))
+        for slot, number, name in snapshots:
+            manifest += struct.pack("<QQQ", slot, 1 << 30, 1 << 29) + struct.pack("<q", 1767225600 * 10**9 + slot)[:8 * (major - 1)]
+            manifest += struct.pack("<QQH", number, number * 77, len(name)) + name.encode()
+        manifest += struct.pack("<Q", 2) + struct.pack("<BQQQ", 1, 0, 3, 9) + struct.pack("<BQQQ", 2, 0, 4, 8) + bytes(8)
+        corpora.add("map_files", label, b"\x09\5\0" + manifest)
     tracker = b"\x89CBT\r\n\x1a\n" + struct.pack("<HHQQQQQBH", 2, 0, 5, 1 << 30, 4096, 9, 40, 2, 4) + b"vol1" + b"\2"
     for number, name, exact, map_number, logs in ((7, "monday", 0, 31, (30, 33)), (8, "tuesday", 1, 0, (35,))):
         tracker += struct.pack("<QH", number, len(name)) + name.encode()

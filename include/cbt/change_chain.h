@@ -38,6 +38,8 @@ struct ChainOptions {
 struct ChainSnapshot {
   std::string id;
   uint64_t capacity = 0;  // bytes
+  // When it was taken: nanoseconds since 1970. Nothing: not known.
+  std::optional<int64_t> time = {};
 };
 
 // A chain as it was when opened, plus the changes made through this object since. Const functions
@@ -78,21 +80,21 @@ class ChangeChain {
   virtual std::vector<ChainSnapshot> snapshots() const = 0;
   virtual bool Contains(std::string_view id) const noexcept = 0;
 
-  // When the map to each snapshot was written into the chain, in the order of snapshots():
-  // nanoseconds since 1970, the modification times of the files. Not when the snapshot was taken; a
-  // removal before a snapshot, and a copy that does not keep times, set a later one. Nothing for
-  // the oldest, which has no map, and where the file can't be looked at.
+  // The size in bytes of the file with the map to each snapshot, in the order of snapshots(); 0 for
+  // the oldest, which has none, and where the file can't be looked at. Unions take some more.
   // Cost: a system call per snapshot.
-  virtual std::vector<std::optional<int64_t>> RecordedTimes() const = 0;
+  virtual std::vector<uint64_t> MapBytes() const = 0;
 
   // Adds a snapshot: `map` holds what changed since the newest one. The map's identity must name
   // the new snapshot as the target, the newest one as the base, and the volume. A different
-  // granularity is rounded outward to the chain's.
+  // granularity is rounded outward to the chain's. `time`: when the new snapshot was taken, as in
+  // ChainSnapshot.
   // Errors: FAILED_PRECONDITION if the base is not the newest snapshot, ALREADY_EXISTS for a target
   //         that the chain has, INVALID_ARGUMENT for another volume or an invalid name, file
   //         errors.
   // Cost:   amortised O(log n) unions.
-  virtual absl::Status Append(const ChangeMap& map) = 0;
+  virtual absl::Status Append(const ChangeMap& map, std::optional<int64_t> time) = 0;
+  absl::Status Append(const ChangeMap& map) { return Append(map, std::nullopt); }
 
   // Removes a snapshot at any position. Removing one in the middle unites the two maps next to it;
   // removing the oldest drops its map to the next one. The last remaining snapshot can't be

@@ -56,11 +56,16 @@ absl::StatusOr<ManifestReader> ManifestReader::Open(std::span<const uint8_t> byt
   ManifestReader reader(bytes.first(bytes.size() - kChecksumBytes), kind.magic.size(), name);
   const auto major = reader.Number<uint16_t>();
   const auto minor = reader.Number<uint16_t>();
-  if (major != kind.major) {
-    return absl::UnimplementedError(
-        absl::StrCat(AbslView(name), ": has version ", major, ".", minor, " of the ", kind.owner,
-                     " format; this program reads version ", kind.major));
+  if (major < kind.oldest_major || major > kind.major) {
+    const std::string reads =
+        kind.oldest_major == kind.major
+            ? absl::StrCat("version ", kind.major)
+            : absl::StrCat("versions ", kind.oldest_major, " to ", kind.major);
+    return absl::UnimplementedError(absl::StrCat(AbslView(name), ": has version ", major, ".",
+                                                 minor, " of the ", kind.owner,
+                                                 " format; this program reads ", reads));
   }
+  reader.major_ = major;
   uint64_t checksum;
   std::memcpy(&checksum, bytes.data() + reader.bytes_.size(), sizeof(checksum));
   if (checksum != Checksum(reader.bytes_)) {

@@ -22,7 +22,8 @@ struct ManifestKind {
   std::array<uint8_t, 8> magic;
   uint16_t major;
   uint16_t minor;
-  const char* owner;  // in messages: "chain"
+  const char* owner;          // in messages: "chain"
+  uint16_t oldest_major = 1;  // the oldest that is still read
 };
 
 // A file that a manifest names. Its name contains `number`, which is never reused; 0: none.
@@ -57,8 +58,8 @@ class ManifestWriter {
 class ManifestReader {
  public:
   // Errors: INVALID_ARGUMENT for anything but such a manifest, DATA_LOSS with the offset for a
-  //         damaged one, UNIMPLEMENTED for another major version. `name` is for messages, here and
-  //         later.
+  //         damaged one, UNIMPLEMENTED for a major version that is not read. `name` is for
+  //         messages, here and later.
   static absl::StatusOr<ManifestReader> Open(std::span<const uint8_t> bytes,
                                              const ManifestKind& kind, std::string_view name);
 
@@ -76,6 +77,7 @@ class ManifestReader {
   std::string Text();
   ManifestFile File();
 
+  uint16_t major() const noexcept { return major_; }
   size_t at() const noexcept { return at_; }
   bool sound() const noexcept { return sound_; }
   // True if exactly everything was read.
@@ -90,6 +92,7 @@ class ManifestReader {
 
   std::span<const uint8_t> bytes_;  // without the checksum
   size_t at_ = 0;
+  uint16_t major_ = 0;
   bool sound_ = true;
   std::string name_;
 };

@@ -57,7 +57,7 @@ class BrowserTest(CbtTest):
     def check_console(self):
         self.assertEqual(self.errors(), [])
 
-    def make(self, days, capacities, volume="vol", names=None, chain="history.chain"):
+    def make(self, days, capacities, volume="vol", names=None, chain="history.chain", times=None):
         """A chain: the map to each snapshot but the first has the blocks of a day."""
         names = names or [f"s{i}" for i in range(len(days) + 1)]
         folder = self.path(chain)
@@ -73,7 +73,11 @@ class BrowserTest(CbtTest):
 
         with futures.ThreadPoolExecutor(4) as pool:
             paths = list(pool.map(convert, range(1, len(days) + 1)))
-        self.ok("chain", "append", folder, *paths)
+        if times:
+            for path, time in zip(paths, times):
+                self.ok("chain", "append", folder, path, "--time", time)
+        else:
+            self.ok("chain", "append", folder, *paths)
         return folder
 
     def open(self, chain):
@@ -161,11 +165,7 @@ class BrowserTest(CbtTest):
 
     def test_points_and_picks(self):
         days = self.some_days(15)
-        chain = self.make(days, [self.CAPACITY] * 16, volume=MARK)
-        names = sorted((name for name in os.listdir(chain) if name.startswith("map-")),
-                       key=lambda name: int(re.search(r"\d+", name)[0]))
-        for name in names:
-            os.utime(os.path.join(chain, name), (1767225600, 1767225600))
+        chain = self.make(days, [self.CAPACITY] * 16, volume=MARK, times=["2026-01-01T00:00:00Z"] * 15)
         self.open(chain)
         self.assertEqual(self.text("title"), MARK)
         self.assertIn("16 snapshots, s0 to s15", self.text("summary"))
@@ -181,13 +181,13 @@ class BrowserTest(CbtTest):
             self.pointer(middle(row, column))
             text = self.text("hover")
             end = min((column + 1) * cell, self.CAPACITY)
-            self.assertIn(f"s{row}, recorded 2026-01-01 00:00 UTC: ", text)
+            self.assertIn(f"s{row}, taken 2026-01-01 00:00 UTC: ", text)
             self.assertIn(f" From {column * cell:,} to {end:,} (", text)
             changed = self.bytes_of(days[row - 1] & {2 * column, 2 * column + 1})
             self.assertEqual(numbers_of(text), [self.bytes_of(days[row - 1]), changed], text)
             self.assertIn(f"since s{row - 1}.", text)
         self.pointer(middle(0, 3))
-        self.assertIn("s0: the oldest snapshot", self.text("hover"))
+        self.assertRegex(self.text("hover"), "^s0, taken .* UTC: the oldest snapshot")
 
         # The later row may be picked first.
         for first, second in ((2, 9), (15, 0), (7, 8)):
@@ -351,20 +351,18 @@ class BrowserTest(CbtTest):
             self.browser.get(f"file://{page}")
             self.assertNotEqual(self.errors(), [], planted)
 
-    def test_dates_are_those_of_the_files(self):
-        chain = self.make(self.some_days(3), [self.CAPACITY] * 4)
-        names = sorted(name for name in os.listdir(chain) if name.startswith("map-"))
-        for name, seconds in zip(names, (1767225600, 86399, 4102444800)):
-            os.utime(os.path.join(chain, name), (seconds, seconds))
+    def test_dates_are_those_of_the_snapshots(self):
+        times = [datetime.fromtimestamp(seconds, timezone.utc).isoformat() for seconds in (1767225600, 86399, 4102444800)]
+        chain = self.make(self.some_days(3), [self.CAPACITY] * 4, times=times)
         text = self.ok("chain", "show", chain)
         want = {match[2]: match[1] for match in re.finditer(r"(?m)^(\d{4}-\d\d-\d\d \d\d:\d\d) +(s\d)", text)}
-        self.assertEqual(len(want), 3)
+        self.assertEqual(len(want), 4)
         self.assertIn(datetime.fromtimestamp(4102444800, timezone.utc).strftime("%Y-%m-%d %H:%M"), want.values())
         self.open(chain)
         self.keys("\ue011")
         for row in range(1, 4):
             self.keys("\ue015")
-            self.assertIn(f"s{row}, recorded {want[f's{row}']} UTC", self.text("hover"))
+            self.assertIn(f"s{row}, taken {want[f's{row}']} UTC", self.text("hover"))
 
 
 class OutputTest(CbtTest):

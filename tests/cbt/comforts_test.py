@@ -211,12 +211,17 @@ class Maps(support.CbtTest):
 
     def test_chain_list_is_a_table_on_a_terminal(self):
         chain = self.path("chain")
-        self.ok("chain", "create", chain, "--volume", "vol", "--snapshot", "monday", "--capacity", "1G")
+        self.ok("chain", "create", chain, "--volume", "vol", "--snapshot", "monday", "--capacity", "1G",
+                "--time", "2026-03-01T12:00:00Z")
         code, text, _ = on_terminal("chain", "list", chain)
         self.assertEqual(code, 0)
-        self.assertEqual(text.splitlines()[:2], ["SNAPSHOT       BYTES        SIZE", "monday    1073741824     1.0 GiB"])
+        self.assertEqual(text.splitlines()[:2], ["SNAPSHOT       BYTES        SIZE  TAKEN (UTC)",
+                                                 "monday    1073741824     1.0 GiB  2026-03-01 12:00"])
         self.assertIn("1 snapshots of vol, in blocks of 4.0 KiB", text)
-        self.assertEqual(json.loads(self.ok("chain", "list", chain).splitlines()[1])["snapshot"], "monday")
+        self.assertEqual(json.loads(self.ok("chain", "list", chain).splitlines()[1]),
+                         {"snapshot": "monday", "capacity_bytes": 1 << 30, "taken": "2026-03-01T12:00:00Z"})
+        self.fails(2, "chain", "create", self.path("c"), "--volume", "v", "--snapshot", "m", "--capacity", "1G",
+                   "--time", "9999-01-01T00:00:00Z")
 
 
 class Bar(support.CbtTest):

@@ -38,19 +38,16 @@ class MadeChain final : public ChangeChain {
     for (size_t i = 0; i < count_; ++i) {
       all.push_back({absl::StrFormat("%s%06d", prefix_, i), kCapacity});
     }
+    std::mt19937 random(3);
+    int64_t seconds = 1'767'225'600;
+    for (size_t i = 1; i < count_; ++i) {
+      seconds += 3600 + static_cast<int64_t>(random() % 300);
+      all[i].time = seconds * 1'000'000'000;
+    }
     return all;
   }
   bool Contains(std::string_view) const noexcept override { return true; }
-  std::vector<std::optional<int64_t>> RecordedTimes() const override {
-    std::vector<std::optional<int64_t>> times(1);
-    std::mt19937 random(3);
-    int64_t seconds = 1'767'225'600;
-    while (times.size() < count_) {
-      seconds += 3600 + static_cast<int64_t>(random() % 300);
-      times.emplace_back(seconds * 1'000'000'000);
-    }
-    return times;
-  }
+  std::vector<uint64_t> MapBytes() const override { return std::vector<uint64_t>(count_); }
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Delta(std::string_view,
                                                       std::string_view target) const override {
     ++deltas;
@@ -64,7 +61,9 @@ class MadeChain final : public ChangeChain {
     }
     return MakeExtentCursor(std::move(list), {.capacity = kCapacity, .granularity = kGranularity});
   }
-  absl::Status Append(const ChangeMap&) override { return absl::UnimplementedError(""); }
+  absl::Status Append(const ChangeMap&, std::optional<int64_t>) override {
+    return absl::UnimplementedError("");
+  }
   absl::Status Remove(std::string_view) override { return absl::UnimplementedError(""); }
   absl::Status Verify() const override { return absl::OkStatus(); }
 

@@ -17,12 +17,13 @@ MARK = '<b a="1">&amp;'  # a volume with mark-up in its name
 
 
 class HistoryTest(CbtTest):
-    def make(self, days, volume="vol", capacity=BLOCKS * GRANULARITY):
+    def make(self, days, volume="vol", capacity=BLOCKS * GRANULARITY, times=None):
         """A chain of s0, s1, ...: the map to each snapshot but the first has the blocks of a
-        day.
+        day. `times`: when each was taken.
         """
         chain = self.path("history.chain")
-        self.ok("chain", "create", chain, "--volume", volume, "--snapshot", "s0", "--capacity", capacity)
+        self.ok("chain", "create", chain, "--volume", volume, "--snapshot", "s0", "--capacity", capacity,
+                *(["--time", times[0]] if times else []))
         paths = []
         for day, blocks in enumerate(days, 1):
             raw, path = self.path("raw.roaring"), self.path(f"{day}.cbm")
@@ -31,7 +32,10 @@ class HistoryTest(CbtTest):
             self.ok("map", "convert", raw, "--capacity", capacity, "--block-size", GRANULARITY, "--output", path,
                     "--volume-name", volume, "--base-name", f"s{day - 1}", "--target-name", f"s{day}")
             paths.append(path)
-        if paths:
+        if times:
+            for path, time in zip(paths, times[1:]):
+                self.ok("chain", "append", chain, path, "--time", time)
+        elif paths:
             self.ok("chain", "append", chain, *paths)
         return chain
 
@@ -46,13 +50,12 @@ class HistoryTest(CbtTest):
         return found
 
     def test_a_row_for_each_snapshot(self):
-        chain = self.make([{0, 1, 63}, set(), set(range(BLOCKS))])
-        for day, second in ((1, 1767225600), (2, 1767312000), (3, 1767398460)):
-            names = sorted(n for n in os.listdir(chain) if n.startswith("map-"))
-            os.utime(os.path.join(chain, names[day - 1]), (second, second))
+        chain = self.make([{0, 1, 63}, set(), set(range(BLOCKS))],
+                          times=["2025-12-31T00:00:00Z", "2026-01-01T01:00:00+01:00",
+                                 "2026-01-02T00:00:00.25Z", "2026-01-03T00:01:00Z"])
         rows = self.rows(self.ok("chain", "show", chain))
         self.assertEqual(rows, {
-            "s0": ("-", "oldest", None),
+            "s0": ("2025-12-31 00:00", "oldest", None),
             "s1": ("2026-01-01 00:00", "12.0 KiB", "##" + "." * 61 + "#"),
             "s2": ("2026-01-02 00:00", "0 B", "." * 64),
             "s3": ("2026-01-03 00:01", "256.0 KiB", "#" * 64),

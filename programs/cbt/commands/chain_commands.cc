@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
 #include "base/json_string.h"
 #include "cbt/change_chain.h"
 #include "cbt/transform.h"
@@ -39,20 +40,28 @@ struct ChainArguments {
   std::string target;
   std::vector<std::string> files;
   uint64_t capacity = 0;
+  std::optional<int64_t> time;  // nanoseconds since 1970
   std::optional<uint64_t> block_size;
   bool oldest = false;
   ExtentOptions stream;
   MapOutput output;
 };
 
+int64_t TimeOf(const ChainArguments& arguments) {
+  return arguments.time.value_or(absl::GetCurrentTimeNanos());
+}
+
 absl::Status CreateChain(const ChainArguments& arguments) {
   return ChangeChain::Create(arguments.directory, arguments.volume,
                              arguments.block_size.value_or(kDefaultBlockSize),
-                             {arguments.snapshot, arguments.capacity})
+                             {arguments.snapshot, arguments.capacity, TimeOf(arguments)})
       .status();
 }
 
 absl::Status Append(const ChainArguments& arguments) {
+  if (arguments.time.has_value() && arguments.files.size() > 1) {
+    return UsageError("append", "--time is the time of one snapshot: give one FILE with it");
+  }
   absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
       ChangeChain::Open(arguments.directory, Access::kChange);
   if (!chain.ok()) return chain.status();
@@ -61,7 +70,7 @@ absl::Status Append(const ChainArguments& arguments) {
   for (const std::string& path : arguments.files) {
     absl::StatusOr<AnyMap> map = ReadAnyMap(path, input);
     if (!map.ok()) return map.status();
-    if (absl::Status status = (*chain)->Append(map->map); !status.ok()) {
+    if (absl::Status status = (*chain)->Append(map->map, TimeOf(arguments)); !status.ok()) {
       return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
     }
   }
@@ -89,10 +98,12 @@ std::string ListTable(const ChangeChain& chain) {
   }
   const auto left = static_cast<int>(width);
   const auto right = static_cast<int>(digits);
-  std::string text = absl::StrFormat("%-*s  %*s  %10s\n", left, kName, right, "BYTES", "SIZE");
+  std::string text =
+      absl::StrFormat("%-*s  %*s  %10s  %s\n", left, kName, right, "BYTES", "SIZE", "TAKEN (UTC)");
   for (const ChainSnapshot& snapshot : chain.snapshots()) {
-    absl::StrAppendFormat(&text, "%-*s  %*d  %10s\n", left, OneLine(snapshot.id), right,
-                          snapshot.capacity, HumanSize(snapshot.capacity));
+    absl::StrAppendFormat(&text, "%-*s  %*d  %10s  %s\n", left, OneLine(snapshot.id), right,
+                          snapshot.capacity, HumanSize(snapshot.capacity),
+                          MinuteText(snapshot.time));
   }
   absl::StrAppend(&text, "\n", chain.snapshots().size(), " snapshots of ",
                   chain.volume().empty() ? "a volume without a name" : OneLine(chain.volume()),
@@ -113,7 +124,11 @@ absl::Status List(const ChainArguments& arguments) {
                              ",\"granularity_bytes\":", (*chain)->granularity(), "}\n"));
   for (const ChainSnapshot& snapshot : (*chain)->snapshots()) {
     output.Append(absl::StrCat("{\"snapshot\":", JsonString(snapshot.id),
-                               ",\"capacity_bytes\":", snapshot.capacity, "}\n"));
+                               ",\"capacity_bytes\":", snapshot.capacity));
+    if (snapshot.time.has_value()) {
+      output.Append(absl::StrCat(",\"taken\":", JsonString(TimeText(*snapshot.time))));
+    }
+    output.Append("}\n");
   }
   return output.Close();
 }
@@ -151,6 +166,18 @@ absl::Status Delta(const ChainArguments& arguments) {
   if (!cursor.ok()) return cursor.status();
   if (absl::Status sought = SeekToStart(**cursor, print.stream); !sought.ok()) return sought;
   return PrintStream(**cursor, print);
+}
+
+void AddTime(CLI::App& sub, const std::shared_ptr<ChainArguments>& arguments) {
+  sub.add_option_function<std::string>(
+         "--time",
+         [arguments](const std::string& text) {
+           const absl::StatusOr<int64_t> value = ParseTime(text);
+           if (!value.ok()) throw CLI::ValidationError("--time", MessageOf(value.status()));
+           arguments->time = *value;
+         },
+         "When the snapshot was taken, as 2026-03-01T12:00:00Z; default: now")
+      ->type_name("TIME");
 }
 
 // A subcommand with the directory as its first argument. `example`: the arguments of an example
@@ -197,11 +224,13 @@ void AddChain(CLI::App& app, Command& command) {
       ->type_name("N")
       ->required();
   AddBlockSizeOption(*create, arguments->block_size);
+  AddTime(*create, arguments);
 
-  Add(*sub, command, "append", "Append the maps of the next snapshots",
-      "append vol1/history.chain mon-tue.cbm tue-wed.cbm", &Append, arguments)
-      ->add_option("FILE", arguments->files, "Map files, oldest first")
-      ->required();
+  CLI::App* const append =
+      Add(*sub, command, "append", "Append the maps of the next snapshots",
+          "append vol1/history.chain mon-tue.cbm tue-wed.cbm", &Append, arguments);
+  append->add_option("FILE", arguments->files, "Map files, oldest first")->required();
+  AddTime(*append, arguments);
 
   CLI::App* const remove =
       Add(*sub, command, "remove", "Remove a snapshot and unite the maps next to it",

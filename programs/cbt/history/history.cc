@@ -1,9 +1,7 @@
 #include "programs/cbt/history/history.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <ctime>
 #include <memory>
 #include <utility>
 
@@ -25,8 +23,7 @@ uint64_t HistoryScale::CellSize(size_t cell, uint64_t volume) const noexcept {
   return begin >= volume ? 0 : std::min(cell_bytes, volume - begin);
 }
 
-History::History(const ChangeChain& opened)
-    : chain(opened), snapshots(opened.snapshots()), times(opened.RecordedTimes()) {}
+History::History(const ChangeChain& opened) : chain(opened), snapshots(opened.snapshots()) {}
 
 uint64_t History::LargestCapacity() const noexcept {
   uint64_t largest = 0;
@@ -58,15 +55,6 @@ absl::StatusOr<HistoryRow> ReadHistoryRow(const History& history, size_t base, s
   });
   if (!status.ok()) return status;
   return row;
-}
-
-std::string MinuteText(std::optional<int64_t> nanoseconds) {
-  if (!nanoseconds.has_value()) return {};
-  const auto seconds = static_cast<time_t>(*nanoseconds / 1'000'000'000);
-  std::tm parts{};
-  std::array<char, 64> text{};
-  if (gmtime_r(&seconds, &parts) == nullptr) return {};
-  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M", &parts)};
 }
 
 absl::StatusOr<HistoryPicture> ReadHistoryPicture(const History& history, size_t rows,

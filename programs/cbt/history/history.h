@@ -44,7 +44,6 @@ struct History {
 
   const ChangeChain& chain;
   std::vector<ChainSnapshot> snapshots;
-  std::vector<std::optional<int64_t>> times;  // see ChangeChain::RecordedTimes()
 };
 
 // Reads the delta between the snapshots with these indexes. `also` (may be empty) is called for
@@ -53,9 +52,6 @@ struct History {
 absl::StatusOr<HistoryRow> ReadHistoryRow(const History& history, size_t base, size_t target,
                                           const HistoryScale& scale,
                                           const std::function<void(Extent)>& also);
-
-// `2026-03-01 12:00`, in UTC; empty if unknown.
-std::string MinuteText(std::optional<int64_t> nanoseconds);
 
 // A picture with a limited number of rows: every row after the first shows the changes since the
 // snapshot of the row above. With more snapshots than rows, a row is the delta across several, as

@@ -115,11 +115,12 @@ std::string EncodeSizes(const DeltaSizes& sizes, uint64_t granularity) {
 
 // 0 if unknown; otherwise 1 + the seconds since the last known time, even for forwards and odd for
 // backwards.
-std::string EncodeTimes(const std::vector<std::optional<int64_t>>& times) {
+std::string EncodeTimes(const std::vector<ChainSnapshot>& snapshots) {
   constexpr int64_t kSecond = 1'000'000'000;
   std::string out;
   int64_t last = 0;
-  for (const std::optional<int64_t>& time : times) {
+  for (const ChainSnapshot& snapshot : snapshots) {
+    const std::optional<int64_t>& time = snapshot.time;
     if (!time.has_value()) {
       PutNumber(out, 0);
       continue;
@@ -185,7 +186,7 @@ std::string HistoryHtml(const History& history, HistoryPage& page, size_t max_by
   for (size_t i = 0; i < history.snapshots.size(); ++i) {
     absl::StrAppend(&data, i == 0 ? "" : ",", JsonString(history.snapshots[i].id));
   }
-  absl::StrAppend(&data, "],\"times\":", Base64(EncodeTimes(history.times)),
+  absl::StrAppend(&data, "],\"times\":", Base64(EncodeTimes(history.snapshots)),
                   ",\"capacities\":", Base64(EncodeCapacities(history.snapshots, granularity)));
 
   // Names may contain what would end the element with the data.

@@ -32,7 +32,7 @@ std::string HistorySvg(const History& history, const HistoryPicture& picture) {
       "<text x=\"20\" y=\"30\" font-size=\"17\">%s</text>\n"
       "<text x=\"20\" y=\"50\">%d snapshots, %s to %s, %s; each row shows what changed since the "
       "snapshot in the row above</text>\n"
-      "<text x=\"20\" y=\"%d\" fill=\"#666\">recorded (UTC)</text>"
+      "<text x=\"20\" y=\"%d\" fill=\"#666\">taken (UTC)</text>"
       "<text x=\"130\" y=\"%d\" fill=\"#666\">snapshot</text>"
       "<text x=\"%d\" y=\"%d\" fill=\"#666\" text-anchor=\"end\">changed</text>\n",
       width, bottom + 60, width, bottom + 60, width, bottom + 60, XmlText(history.chain.volume()),
@@ -49,13 +49,12 @@ std::string HistorySvg(const History& history, const HistoryPicture& picture) {
   for (size_t i = 0; i < picture.shown.size(); ++i) {
     const ChainSnapshot& snapshot = snapshots[picture.shown[i]];
     const int y = kTop + kHeight * static_cast<int>(i);
-    const std::string when = MinuteText(history.times[picture.shown[i]]);
     // Names are clipped by a nested frame: their width depends on the font.
     absl::StrAppendFormat(
         &svg,
         "<text x=\"20\" y=\"%d\">%s</text><svg x=\"130\" y=\"%d\" width=\"128\" height=\"%d\">"
         "<text y=\"12\">%s</text></svg><text x=\"%d\" y=\"%d\" text-anchor=\"end\">%s</text>\n",
-        y + 12, when.empty() ? "-" : when, y, kHeight, XmlText(snapshot.id), kLeft - 10, y + 12,
+        y + 12, MinuteText(snapshot.time), y, kHeight, XmlText(snapshot.id), kLeft - 10, y + 12,
         i == 0 ? "oldest" : HumanSize(picture.rows[i - 1].bytes));
     if (i == 0) continue;
     const HistoryRow& row = picture.rows[i - 1];
@@ -64,8 +63,9 @@ std::string HistorySvg(const History& history, const HistoryPicture& picture) {
         kCellsWidth * static_cast<double>(snapshot.capacity) /
             static_cast<double>(std::max<uint64_t>(1, scale.columns * scale.cell_bytes)),
         kHeight - 1, kShades[0].fill);
-    const std::string pair = absl::StrCat(XmlText(snapshots[picture.shown[i - 1]].id), " to ",
-                                          XmlText(snapshot.id), when.empty() ? "" : ", ", when);
+    const std::string pair =
+        absl::StrCat(XmlText(snapshots[picture.shown[i - 1]].id), " to ", XmlText(snapshot.id),
+                     snapshot.time.has_value() ? ", " + MinuteText(snapshot.time) : "");
     for (size_t at = 0; at < scale.columns; ++at) {
       if (row.cells[at] == 0) continue;
       const uint64_t size = scale.CellSize(at, snapshot.capacity);
@@ -89,10 +89,7 @@ std::string HistorySvg(const History& history, const HistoryPicture& picture) {
                           x, bottom + 19, shade.fill, x + 20, bottom + 30, shade.text);
     x += 88;
   }
-  return svg + absl::StrFormat(
-                   "<text x=\"20\" y=\"%d\" fill=\"#666\">recorded: when the map to the "
-                   "snapshot was written into the chain</text>\n</svg>\n",
-                   bottom + 48);
+  return svg + "</svg>\n";
 }
 
 }  // namespace cbt::cli

@@ -117,13 +117,12 @@ std::string HistoryText(const History& history, const HistoryPicture& picture,
   for (const size_t at : picture.shown) {
     width = std::max(width, Characters(ShortName(snapshots[at].id)));
   }
-  text += Padded("recorded (UTC)", 16) + "  " + Padded("snapshot", width) + "     changed  " +
+  text += Padded("taken (UTC)", 16) + "  " + Padded("snapshot", width) + "     changed  " +
           Axis(picture.scale) + "\n";
   for (size_t i = 0; i < picture.shown.size(); ++i) {
     const size_t at = picture.shown[i];
-    const std::string when = MinuteText(history.times[at]);
-    text +=
-        Padded(when.empty() ? "-" : when, 16) + "  " + Padded(ShortName(snapshots[at].id), width);
+    text += Padded(MinuteText(snapshots[at].time), 16) + "  " +
+            Padded(ShortName(snapshots[at].id), width);
     if (i == 0) {
       text += "      oldest\n";
       continue;
@@ -139,7 +138,7 @@ std::string HistoryText(const History& history, const HistoryPicture& picture,
     AppendCells(text, shade, 1, how);
     absl::StrAppend(&text, " ", kShades[shade].text);
   }
-  return text + "\nrecorded: when the map to the snapshot was written into the chain\n";
+  return text + "\n";
 }
 
 }  // namespace cbt::cli

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <system_error>
 
+#include "absl/time/time.h"
+#include "base/absl_view.h"
 #include "programs/cbt/support/status.h"
 
 namespace cbt::cli {
@@ -33,6 +35,27 @@ absl::StatusOr<std::chrono::milliseconds> ParseSeconds(std::string_view text) {
   // 0 means "no limit" to some callers, so a time that rounds to 0 becomes the shortest limit.
   if (seconds > 0 && seconds < 0.001) return std::chrono::milliseconds(1);
   return std::chrono::milliseconds(std::llround(seconds * 1000));
+}
+
+absl::StatusOr<int64_t> ParseTime(std::string_view text) {
+  absl::Time time;
+  std::string ignored;
+  if (absl::ParseTime(absl::RFC3339_full, AbslView(text), &time, &ignored)) {
+    const int64_t nanoseconds = absl::ToUnixNanos(time);
+    // Outside of 1677 to 2262 it is another time.
+    if (absl::FromUnixNanos(nanoseconds) == time) return nanoseconds;
+  }
+  return UsageError(Quoted(text), "not a time (like 2026-03-01T12:00:00Z)");
+}
+
+std::string TimeText(int64_t nanoseconds) {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%E*SZ", absl::FromUnixNanos(nanoseconds),
+                          absl::UTCTimeZone());
+}
+
+std::string MinuteText(std::optional<int64_t> nanoseconds) {
+  if (!nanoseconds.has_value()) return "-";
+  return absl::FormatTime("%Y-%m-%d %H:%M", absl::FromUnixNanos(*nanoseconds), absl::UTCTimeZone());
 }
 
 std::string HumanSize(uint64_t bytes) {

@@ -1,5 +1,6 @@
 #include "map/chain/chain_manifest.h"
 
+#include <limits>
 #include <utility>
 
 #include "cbt/change_map.h"
@@ -9,15 +10,22 @@ namespace cbt {
 namespace {
 
 constexpr ManifestKind kKind = {.magic = {0x89, 'C', 'B', 'C', '\r', '\n', 0x1a, '\n'},
-                                .major = 1,
+                                .major = 2,
                                 .minor = 0,
                                 .owner = "chain"};
+
+// Where the time of a snapshot is not known.
+constexpr int64_t kNoTime = std::numeric_limits<int64_t>::min();
 
 ChainEntry ReadEntry(ManifestReader& reader) {
   ChainEntry entry;
   entry.slot = reader.Number<uint64_t>();
   entry.capacity = reader.Number<uint64_t>();
   entry.floor = reader.Number<uint64_t>();
+  if (reader.major() >= 2) {
+    const auto time = reader.Number<int64_t>();
+    if (time != kNoTime) entry.time = time;
+  }
   entry.file = reader.File();
   entry.id = reader.Text();
   return entry;
@@ -36,6 +44,7 @@ std::vector<uint8_t> EncodeManifest(const ChainManifest& manifest) {
     writer.Number(entry.slot);
     writer.Number(entry.capacity);
     writer.Number(entry.floor);
+    writer.Number(entry.time.value_or(kNoTime));
     writer.File(entry.file);
     writer.Text(entry.id);
   }

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,6 +36,9 @@ struct ChainEntry {
   // been lost by shrinking and regained by growing.
   uint64_t floor = 0;
   ChainFile file;  // none for the oldest snapshot
+  // When it was taken: nanoseconds since 1970. Nothing: not known, as in every manifest of
+  // version 1.
+  std::optional<int64_t> time = {};
 };
 
 // (level, index)

@@ -74,15 +74,16 @@ class ChainInDirectory final : public ChangeChain {
   std::vector<ChainSnapshot> snapshots() const override {
     std::vector<ChainSnapshot> snapshots;
     for (const ChainEntry& entry : manifest_.entries) {
-      snapshots.push_back({entry.id, entry.capacity});
+      snapshots.push_back({entry.id, entry.capacity, entry.time});
     }
     return snapshots;
   }
 
   bool Contains(std::string_view id) const noexcept override { return Find(id) != nullptr; }
-  std::vector<std::optional<int64_t>> RecordedTimes() const override;
+  std::vector<uint64_t> MapBytes() const override;
 
-  absl::Status Append(const ChangeMap& map) override;
+  using ChangeChain::Append;
+  absl::Status Append(const ChangeMap& map, std::optional<int64_t> time) override;
   absl::Status Remove(std::string_view id) override;
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Delta(std::string_view base,
                                                       std::string_view target) const override;
@@ -139,18 +140,17 @@ const ChainEntry* ChainInDirectory::Find(std::string_view id) const noexcept {
   return place == places_.end() ? nullptr : &manifest_.entries[place->second];
 }
 
-std::vector<std::optional<int64_t>> ChainInDirectory::RecordedTimes() const {
-  constexpr int64_t kSecond = 1'000'000'000;
-  std::vector<std::optional<int64_t>> times;
+std::vector<uint64_t> ChainInDirectory::MapBytes() const {
+  std::vector<uint64_t> bytes;
+  bytes.reserve(manifest_.entries.size());
   for (const ChainEntry& entry : manifest_.entries) {
     struct stat info {};
     const bool known =
         entry.file.number != 0 && fstatat(folder_.descriptor(), MapName(entry.file.number).c_str(),
                                           &info, AT_SYMLINK_NOFOLLOW) == 0;
-    times.push_back(known ? std::optional(info.st_mtim.tv_sec * kSecond + info.st_mtim.tv_nsec)
-                          : std::nullopt);
+    bytes.push_back(known ? static_cast<uint64_t>(info.st_size) : 0);
   }
-  return times;
+  return bytes;
 }
 
 // In a forked child, the state of a chain that is open for changes may be outdated.
@@ -360,7 +360,7 @@ absl::Status ChainInDirectory::BuildNode(ChainManifest& manifest, ChainNode node
   return absl::OkStatus();
 }
 
-absl::Status ChainInDirectory::Append(const ChangeMap& map) {
+absl::Status ChainInDirectory::Append(const ChangeMap& map, std::optional<int64_t> time) {
   if (absl::Status status = BeginChange(); !status.ok()) return status;
   const ChangeMapIdentity& identity = map.identity();
   if (absl::Status status = CheckIdentity(identity); !status.ok()) return status;
@@ -393,7 +393,8 @@ absl::Status ChainInDirectory::Append(const ChangeMap& map) {
                    .slot = next.next_slot++,
                    .capacity = map->capacity(),
                    .floor = map->capacity(),
-                   .file = {.number = next.next_file++, .checksum = 0}};
+                   .file = {.number = next.next_file++, .checksum = 0},
+                   .time = time};
   absl::StatusOr<ChangeMapHeader> header =
       WriteMapIn(folder_, MapName(entry.file.number), aligned, options_.sync);
   if (!header.ok()) return header.status();
@@ -547,7 +548,8 @@ absl::StatusOr<std::unique_ptr<ChangeChain>> CreateChainIn(const Folder& folder,
                                       .slot = 0,
                                       .capacity = first.capacity,
                                       .floor = first.capacity,
-                                      .file = {}}},
+                                      .file = {},
+                                      .time = first.time}},
                          .nodes = {}};
   auto chain = std::make_unique<ChainInDirectory>(folder, manifest, *std::move(claim), options);
   if (absl::Status status = chain->Commit(std::move(manifest)); !status.ok()) return status;
