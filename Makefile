@@ -186,6 +186,7 @@ mutation:  ## planted faults: which of them does no test notice? (MUTANTS, MUTAT
 # PLANTED: only faults whose name contains this.
 planted:  ## one fault for each kind of test: each must turn its test red (PLANTED)
 	@$(PACKAGES) build test
+	@tests/python/environment.sh >/dev/null
 	@tests/planted/plant.py --jobs $(JOBS) --only '$(PLANTED)'
 
 # The formats' golden files on 64-bit ARM; downloads abseil's arm64 packages from the mirror.

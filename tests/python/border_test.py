@@ -189,7 +189,7 @@ class Callbacks(Case):
             while True:
                 extents_of(cursor.batches(size=3))
         timer.join()
-        self.assertEqual(list(cursor.read_all()), extents_of(cursor))
+        self.same(list(cursor.read_all()), extents_of(cursor))
 
     def test_a_callback_that_uses_its_own_cursor(self):
         cursor = None

@@ -1,7 +1,7 @@
 """Runs a test of bindings/python in the environment of `make python-env`.
 
     run.py --build TREE --scratch FOLDER install             builds the package and puts it into FOLDER
-    run.py --build TREE --scratch FOLDER TEST.py [ARGS...]   runs a test with it
+    run.py --build TREE --scratch FOLDER TEST.py [ARGS...]   runs a test with it; --install: does both
 
 Without the environment it skips, and adds that to the file that CBT_SKIPS names.
 """
@@ -37,13 +37,13 @@ def install(python, arguments):
     subprocess.run([*pip, "install", "--quiet", "--no-deps", "--no-index", "--target", arguments.scratch / "site", wheel],
                    check=True)
     print(wheel.name)
-    return 0
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--scratch", type=pathlib.Path, required=True)
+    parser.add_argument("--install", action="store_true")
     parser.add_argument("test")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     arguments = parser.parse_args()
@@ -57,8 +57,10 @@ def main():
         return 0
     python = folder / "bin/python"
     arguments.scratch.mkdir(parents=True, exist_ok=True)
+    if arguments.install or arguments.test == "install":
+        install(python, arguments)
     if arguments.test == "install":
-        return install(python, arguments)
+        return 0
     paths = [arguments.scratch / "site", HERE, ROOT / "tests/support"]
     variables = dict(os.environ, PYTHONPATH=os.pathsep.join(str(path) for path in paths),
                      PYTHONDONTWRITEBYTECODE="1", PYTHONFAULTHANDLER="1", CBT_PYTHON_WHEELS=str(folder / "wheels"),
