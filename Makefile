@@ -141,6 +141,12 @@ bench: bench-build  ## runs the benchmarks: build/bench/report.md (BENCH_FILTER,
 bench-docs: bench-build  ## the same, and puts the tables into docs/generated/benchmarks.md
 	$(call report,--document docs/generated/benchmarks.md)
 
+# In the environment of `make python-env`. PYTHON_ROUNDS: more for a busy machine.
+PYTHON_ROUNDS ?= 9
+bench-python: bench-build python-env  ## Python against C++: tuples of a cursor, a call (PYTHON_ROUNDS)
+	@run="python3 -B tests/python/run.py --build build/release --scratch build/bench/python"; \
+	  $$run install && $$run ../../bench/python/border.py build/release/bin/bench_border --rounds $(PYTHON_ROUNDS)
+
 # Runs each benchmark once to see that it still works, without the inputs of a quarter of a gigabyte.
 bench-once: bench-build  ## every benchmark for a moment
 	@for bench in build/release/bin/bench_*; do echo "$$bench"; \
@@ -180,6 +186,7 @@ mutation:  ## planted faults: which of them does no test notice? (MUTANTS, MUTAT
 # PLANTED: only faults whose name contains this.
 planted:  ## one fault for each kind of test: each must turn its test red (PLANTED)
 	@$(PACKAGES) build test
+	@tests/python/environment.sh >/dev/null
 	@tests/planted/plant.py --jobs $(JOBS) --only '$(PLANTED)'
 
 # The formats' golden files on 64-bit ARM; downloads abseil's arm64 packages from the mirror.
@@ -197,6 +204,12 @@ envtest:  ## a real Kubernetes control plane for the tests, from Go modules (ENV
 # Of the versions in bindings/go/go.sum and its neighbours, into the module cache of Go. Needs Go 1.26.
 go-modules:  ## the Go modules that the tests of bindings/go need, which use them from then on
 	@tests/go/modules.sh
+
+# Readers of Arrow streams, grpcio and mypy of pinned versions for the tests of bindings/python, which use
+# them from then on. Prints the folder. PYTHON names another interpreter.
+python-env:  ## a virtual environment for the tests of the Python package, from the package index of pip
+	@$(PACKAGES) python
+	@tests/python/environment.sh
 
 # The committed tree against the newest stable Debian, in NEWEST_ROOT: needs root, debootstrap and a mirror.
 NEWEST_ROOT ?= /var/tmp/cbt-newest

@@ -44,6 +44,8 @@ def lacks(condition):
     if kind == "go-modules":
         return (shutil.which("go") is None or
                 subprocess.run([HERE / "go/modules.sh", "--built"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode != 0)
+    if kind == "python-env":
+        return subprocess.run([HERE / "python/environment.sh", "--built"], stdout=subprocess.DEVNULL, check=False).returncode != 0
     if kind == "cpu":
         return name not in words_of("/proc/cpuinfo")
     if kind == "filesystem":

@@ -27,7 +27,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "mutatio
 import tree  # noqa: E402
 
 HERE = pathlib.Path(__file__).resolve().parent
-KINDS = ("kernel", "property", "cursor", "faults", "memory", "scale", "cli", "interop", "rpc", "wire", "map", "threads", "source", "volume", "driver", "c")
+KINDS = ("kernel", "property", "cursor", "faults", "memory", "scale", "cli", "interop", "rpc", "wire", "map", "threads", "source", "volume", "driver", "c", "python")
 DISASTERS = range(1, 38)  # each has a fault; later ones may have one
 with open(HERE.parent / "disasters" / "table.csv", newline="", encoding="utf-8") as table:
     ROWS = sum(1 for _ in csv.reader(table)) - 1
