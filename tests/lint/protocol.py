@@ -11,8 +11,8 @@ import tempfile
 import common
 
 TABLE = "tests/rpc/conformance/protocol.csv"
-LISTED = ("tests/rpc/CMakeLists.txt", "tests/net/CMakeLists.txt")
-FOLDERS = ["tests/rpc/http2", "tests/net", "tests/rpc"]
+LISTED = ("tests/rpc/CMakeLists.txt", "tests/net/CMakeLists.txt", "tests/core/CMakeLists.txt")
+FOLDERS = ["tests/rpc/http2", "tests/net", "tests/rpc", "tests/base"]
 COLUMNS = ["number", "rule", "our server", "its tests", "our client", "its tests"]
 TEST = re.compile(r"\b(?:TEST|TEST_F|TEST_P|RC_GTEST_PROP)\(\s*(\w+)\s*,\s*(\w+)")
 

@@ -450,7 +450,7 @@ fn a_deadline_in_the_past_is_one() {
         deadline: Some(std::time::SystemTime::UNIX_EPOCH),
         ..Default::default()
     };
-    // The caller ends the call; the stream only tells its provider.
+    // The caller ends the call; the stream only informs its provider.
     drop(service.open(ALLOCATED, SNAP, &options));
 }
 
