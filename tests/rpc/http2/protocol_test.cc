@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/percent.h"
 #include "tests/support/seeded_random.h"
 
 namespace cbt::rpc::http2 {
@@ -65,6 +66,13 @@ TEST(Timeout, IsWrittenInAtMostEightDigitsAndNeverShorter) {
     ASSERT_LE((*back - time).count(), time.count() / 1000 + 1) << text;
   }
   EXPECT_EQ(ParseTimeout(FormatTimeout(nanoseconds::max())), nanoseconds::max());
+}
+
+TEST(StatusText, BrokenEscapesStayAsTheyAre) {
+  for (const char* text : {"%", "%4", "%G1", "%1G", "%%", "a%", "%-1", "% 1", "%\xff\xff"}) {
+    EXPECT_EQ(PercentDecode(text, BrokenEscapes::kKept), text);
+  }
+  EXPECT_EQ(PercentDecode("%%41", BrokenEscapes::kKept), "%A");
 }
 
 TEST(BinaryValue, ExamplesOfRfc4648) {
