@@ -13,7 +13,7 @@ import tempfile
 import common
 
 MAX_LINES = 600
-CODE = {".cc", ".h", ".proto", ".py", ".sh", ".cmake", ".inc"}
+CODE = {".cc", ".go", ".h", ".proto", ".py", ".sh", ".cmake", ".inc"}
 # Split, so that this file passes its own check.
 OPEN_END = re.compile(r"\b(?:TO" r"DO|FIX" r"ME)\b")
 # Home folders, and the top folder of this checkout, unless every machine has it.
@@ -30,7 +30,7 @@ NOT_ASCII = re.compile(r"[^\x00-\x7f\u2500-\u259f\u00b7]")
 # Parts of hyphenated and longer names are not words.
 RETIRED = re.compile(r"(?<![\w-])(?:[Tt]ells?|[Tt]old|[Nn]obody|[Ww]hoever|[Ii]s none|[Oo]f no kind|"
                      r"[Ii]n peace|[Ff]or ever)(?![\w-])")
-SPEAKING = {"src", "programs", "include", "tests", "bench", "fuzz", "docs", "examples", "cmake", "debian", "deploy", ".ci"}
+SPEAKING = {"bindings", "src", "programs", "include", "tests", "bench", "fuzz", "docs", "examples", "cmake", "debian", "deploy", ".ci"}
 # RapidJSON requires a method of this name of its streams; planted faults keep their names; this check.
 MAY_SPEAK = {"src/kube/object/json.cc", "src/source/lists/json_records.cc", "tests/planted/faults.toml", "tests/lint/text.py"}
 
@@ -38,7 +38,7 @@ MAY_SPEAK = {"src/kube/object/json.cc", "src/source/lists/json_records.cc", "tes
 def check_text(name, text):
     path = pathlib.PurePath(name)
     lines = text.split("\n")
-    is_code = path.suffix in CODE
+    is_code = path.suffix in CODE and not name.endswith(".pb.go")  # protoc's
     may_use_tabs = name in ("Makefile", "debian/rules") or path.name == "go.mod" or path.suffix == ".go"
     findings = []
     if text and not text.endswith("\n"):
