@@ -38,8 +38,7 @@ MAY_SPEAK = {"src/kube/object/json.cc", "src/source/lists/json_records.cc", "tes
 def check_text(name, text):
     path = pathlib.PurePath(name)
     lines = text.split("\n")
-    # What protoc makes for Go stands in an example: its reader has no protoc.
-    is_code = path.suffix in CODE and not path.name.endswith(".pb.go")
+    is_code = path.suffix in CODE and not name.endswith(".pb.go")  # protoc's
     may_use_tabs = name in ("Makefile", "debian/rules") or path.name == "go.mod" or path.suffix == ".go"
     findings = []
     if text and not text.endswith("\n"):

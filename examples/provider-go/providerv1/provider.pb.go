@@ -466,7 +466,8 @@ func (x *Extents) GetCoveredBytes() uint64 {
 	return 0
 }
 
-// A file in the directory of `cbtctl serve --provider-files`, which both see.
+// A file in the directory of `cbtctl serve --provider-files`, which both see. It answers for the ids
+// of the request: names inside of a map are not compared with them.
 type File struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// From that directory, below it. A regular file.

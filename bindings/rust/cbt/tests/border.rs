@@ -8,7 +8,7 @@ use std::{
         mpsc, Arc,
     },
     thread,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use cbt::{
@@ -440,18 +440,24 @@ fn streams_move_between_threads_and_are_cancelled_from_any() {
 }
 
 #[test]
-fn a_deadline_in_the_past_is_one() {
+fn a_deadline_in_the_past_is_not_never() {
     let service = Service::new(
         |_: &Request<'_>| Ok(Answer::new(blocks(|_| Ok(4096))?)),
         &Default::default(),
     )
     .unwrap();
-    let options = StreamOptions {
-        deadline: Some(std::time::SystemTime::UNIX_EPOCH),
-        ..Default::default()
-    };
-    // The caller ends the call; the stream only informs its provider.
-    drop(service.open(ALLOCATED, SNAP, &options));
+    for deadline in [
+        SystemTime::UNIX_EPOCH,
+        SystemTime::UNIX_EPOCH - Duration::from_secs(1),
+    ] {
+        let options = StreamOptions {
+            deadline: Some(deadline),
+            ..Default::default()
+        };
+        // The caller ends the call; the stream passes the deadline on to its provider.
+        let mut stream = service.open(ALLOCATED, SNAP, &options).unwrap();
+        assert!(matches!(stream.next().unwrap(), Event::Message(_)));
+    }
 }
 
 #[test]
