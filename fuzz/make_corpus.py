@@ -141,11 +141,12 @@ def add_calls(corpora):
     bitmap = cursor(0, 0, 56 * 4, 4)
     corpora.add("calls", "bitmap", bits + bitmap + read(0, 4, 0))
     corpora.add("calls", "bitmaps", bits + cursor(0, 1, 56, 1, 0, 1, 0) + read(0, 15, 1))
-    corpora.add("calls", "memory", bits + cursor(0, 4, 0, 0, 0) + cursor(1, 3, 0, 0, 0, 1) + read(0, 3, 0) + read(1, 3, 0))
+    corpora.add("calls", "memory", bits + cursor(0, 4, 0, 0, 0, 0, 0) + cursor(1, 3, 0, 0, 0, 1, 0) + read(0, 3, 0) + read(1, 3, 0))
     corpora.add("calls", "extents", cursor(0, 2, 100, 1, 0, 0, 0, 5, 20, 5, 40, 5, 60, 5, 4) + read(0, 9, 1))
+    more = {3: bytes([100]), 5: bytes([2])}  # the end of a clip, the number of inputs of a union
     for kind in range(8):
         corpora.add("calls", f"transform_{kind}", bits + bitmap + cursor(1, 1, 56 * 4, 4, 0, 1, 0) +
-                    transform(0, 1, 2, 8, kind) + (bytes([100]) if kind == 3 else b"") + read(2, 12, kind % 2))
+                    transform(0, 1, 2, 8, kind) + more.get(kind, b"") + read(2, 4, kind % 2))
     corpora.add("calls", "seek_and_arrow", bits + bitmap + bytes([4, 0, 0]) + number(60) + read(0, 2, 0) +
                 bitmap + bytes([4, 0, 3, 4, 0, 7]))
     corpora.add("calls", "callbacks", cursor(0, 6, 50, 1) + bytes([2, 0, 8]) + bytes([0, 3, 1, 3, 2, 9, 0]) * 8)
@@ -153,9 +154,10 @@ def add_calls(corpora):
     for offset in (0, 64, 320, 1024):
         build += bytes([5, 0, 0, 0]) + number(4096) + number(16) + bytes([1]) + number(offset) + number(32) + bytes([0])
     build += bytes([5, 0, 0, 0]) + number(4096) + number(16) + bytes([2, 0])
+    more = {3: bytes([0, 16]), 4: bytes([2]), 8: bytes([0]), 11: bytes([1])}
     for kind in (3, 4, 5, 6, 7, 8, 9, 11):
-        corpora.add("calls", f"map_{kind}", build + bits + bitmap + bytes([5, 0, 0, 1]) + number(8192) + number(16) + bytes([kind, 0, 0, 0]) +
-                    cursor(1, 5, 0, 0) + read(1, 3, 0))
+        corpora.add("calls", f"map_{kind}", build + bits + bitmap + bytes([5, 0, 0, 1]) + number(8192) + number(16) + bytes([kind]) +
+                    more.get(kind, b"") + cursor(1, 5, 0, 0, 0, 0, 0) + read(1, 3, 0))
     service = bytes([6, 0, 0, 0, 0, 0, 0, 0])
     stream = bytes([6, 0, 0, 1, 1, 1, 0, 0])
     corpora.add("calls", "stream", bits + bitmap + service + stream + bytes([6, 0, 0, 2, 0, 15, 0, 1]))
