@@ -274,11 +274,14 @@ cbt_code cbt_client_open(cbt_client* client, cbt_cursor** cursor, cbt_error** er
       return absl::FailedPreconditionError("client: was opened before; make another one");
     }
     struct Back {
+      explicit Back(cbt::c::ClientCall& of) noexcept : call(of) {}
+      Back(const Back&) = delete;
+      Back& operator=(const Back&) = delete;
       ~Back() {
         if (!call.open) call.taken = false;
       }
       cbt::c::ClientCall& call;
-    } back{*call};
+    } const back(*call);
     if (absl::Status status = cbt::c::Return(cbt::c::OpenClient(call), cursor); !status.ok()) {
       return status;
     }

@@ -61,7 +61,7 @@ class CallbackProvider final : public SnapshotProvider {
 
  private:
   absl::StatusOr<MetadataSource> Open(std::optional<std::string> base, std::string_view target,
-                                      const StreamContext& context) {
+                                      const StreamContext& context) const {
     cbt_request request;
     request.base = std::move(base);
     request.target = std::string(target);
