@@ -80,6 +80,11 @@ class ChangeChain {
   virtual std::vector<ChainSnapshot> snapshots() const = 0;
   virtual bool Contains(std::string_view id) const noexcept = 0;
 
+  // The size in bytes of the file with the map to each snapshot, in the order of snapshots(); 0 for
+  // the oldest, which has none, and where the file can't be looked at. Unions take some more.
+  // Cost: a system call per snapshot.
+  virtual std::vector<uint64_t> MapBytes() const = 0;
+
   // Adds a snapshot: `map` holds what changed since the newest one. The map's identity must name
   // the new snapshot as the target, the newest one as the base, and the volume. A different
   // granularity is rounded outward to the chain's. `time`: when the new snapshot was taken, as in

@@ -70,7 +70,8 @@ absl::Status CheckPage(int32_t max_entries, const std::string& token,
   return absl::OkStatus();
 }
 
-void FillIn(csi::v1::Snapshot& message, const Snapshot& snapshot) {
+void FillIn(csi::v1::Snapshot& message, const Snapshot& snapshot, const NodeTopology& topology) {
+  topology.FillIn(*message.add_accessible_topology());
   constexpr int64_t kNanoseconds = 1'000'000'000;
   message.set_snapshot_id(snapshot.id);
   message.set_source_volume_id(snapshot.volume_id);
@@ -100,6 +101,19 @@ void ControllerService::FillIn(csi::v1::Volume& message, const Volume& volume) c
   }
 }
 
+// Volumes and snapshots are on this node, and nowhere else.
+absl::Status ControllerService::CheckTopology(
+    const csi::v1::TopologyRequirement& requirement) const {
+  const auto& requisite = requirement.requisite();
+  if (requisite.empty() ||
+      std::any_of(requisite.begin(), requisite.end(),
+                  [this](const auto& topology) { return topology_.Matches(topology); })) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError("accessibility_requirements: this driver has one node, " +
+                                      topology_.node_id);
+}
+
 absl::Status ControllerService::DoCreateVolume(const grpc::ServerContext& context,
                                                const csi::v1::CreateVolumeRequest& request,
                                                csi::v1::CreateVolumeResponse& response) {
@@ -107,23 +121,27 @@ absl::Status ControllerService::DoCreateVolume(const grpc::ServerContext& contex
   if (request.volume_capabilities().empty()) {
     return absl::InvalidArgumentError("volume_capabilities: are missing");
   }
+  // A snapshot that is only read as a device needs no copy.
+  bool view = request.volume_content_source().has_snapshot();
+  std::vector<Usage> usages;
   for (const csi::v1::VolumeCapability& capability : request.volume_capabilities()) {
-    if (const absl::StatusOr<Usage> usage = UsageOf(capability); !usage.ok()) {
-      return usage.status();
-    }
+    absl::StatusOr<Usage> usage = UsageOf(capability);
+    if (!usage.ok()) return usage.status();
+    view &= usage->block && usage->read_only;
+    usages.push_back(*std::move(usage));
+  }
+  for (const Usage& usage : usages) {
+    if (absl::Status possible = CheckUsage(usage, view); !possible.ok()) return possible;
   }
   if (!request.mutable_parameters().empty()) {
     return absl::InvalidArgumentError(kNoMutableParameters);
   }
-  const auto& requisite = request.accessibility_requirements().requisite();
-  if (!requisite.empty() &&
-      std::none_of(requisite.begin(), requisite.end(),
-                   [this](const auto& topology) { return topology_.Matches(topology); })) {
-    return absl::ResourceExhaustedError("accessibility_requirements: volumes are on this node");
+  if (absl::Status here = CheckTopology(request.accessibility_requirements()); !here.ok()) {
+    return here;
   }
   const absl::StatusOr<CapacityRange> range = RangeOf(request.capacity_range());
   if (!range.ok()) return range.status();
-  VolumeRequest wanted = {.name = request.name(), .range = *range};
+  VolumeRequest wanted = {.name = request.name(), .range = *range, .view = view};
   if (request.has_volume_content_source()) {
     const absl::StatusOr<ContentSource> source = SourceOf(request.volume_content_source());
     if (!source.ok()) return source.status();
@@ -165,8 +183,11 @@ absl::Status ControllerService::DoValidate(
     return store_.catalog().Absent(request.volume_id());
   }
   for (const csi::v1::VolumeCapability& capability : request.volume_capabilities()) {
-    if (const absl::StatusOr<Usage> usage = UsageOf(capability); !usage.ok()) {
-      response.set_message(std::string(usage.status().message()));
+    const absl::StatusOr<Usage> usage = UsageOf(capability);
+    const absl::Status possible =
+        usage.ok() ? CheckUsage(*usage, volume->record.view) : usage.status();
+    if (!possible.ok()) {
+      response.set_message(std::string(possible.message()));
       return absl::OkStatus();
     }
   }
@@ -258,10 +279,13 @@ grpc::Status ControllerService::CreateSnapshot(grpc::ServerContext*,
         return absl::InvalidArgumentError("parameters: snapshots have none");
       }
     }
+    if (absl::Status here = CheckTopology(request->accessibility_requirements()); !here.ok()) {
+      return here;
+    }
     const absl::StatusOr<Snapshot> snapshot =
         store_.CreateSnapshot(request->source_volume_id(), request->name());
     if (!snapshot.ok()) return snapshot.status();
-    driver::FillIn(*response->mutable_snapshot(), *snapshot);
+    driver::FillIn(*response->mutable_snapshot(), *snapshot, topology_);
     return absl::OkStatus();
   });
 }
@@ -286,7 +310,7 @@ absl::Status ControllerService::DoListSnapshots(const csi::v1::ListSnapshotsRequ
     if (!snapshot.ok()) return snapshot.status();
     const std::string& volume = request.source_volume_id();
     if (volume.empty() || volume == snapshot->volume_id) {
-      driver::FillIn(*response.add_entries()->mutable_snapshot(), *snapshot);
+      driver::FillIn(*response.add_entries()->mutable_snapshot(), *snapshot, topology_);
     }
     return absl::OkStatus();
   }
@@ -297,7 +321,7 @@ absl::Status ControllerService::DoListSnapshots(const csi::v1::ListSnapshotsRequ
     // Of the others it is not known whether they are ready.
     const absl::Status fresh = store_.Refresh(snapshot);
     if (absl::IsNotFound(fresh) || absl::IsDataLoss(fresh)) continue;
-    driver::FillIn(*response.add_entries()->mutable_snapshot(), snapshot);
+    driver::FillIn(*response.add_entries()->mutable_snapshot(), snapshot, topology_);
   }
   if (page.more) response.set_next_token(page.entries.back().id);
   return absl::OkStatus();
@@ -317,7 +341,7 @@ grpc::Status ControllerService::GetSnapshot(grpc::ServerContext*,
     if (absl::Status id = Require(request->snapshot_id(), "snapshot_id"); !id.ok()) return id;
     const absl::StatusOr<Snapshot> snapshot = store_.GetSnapshot(request->snapshot_id());
     if (!snapshot.ok()) return snapshot.status();
-    driver::FillIn(*response->mutable_snapshot(), *snapshot);
+    driver::FillIn(*response->mutable_snapshot(), *snapshot, topology_);
     return absl::OkStatus();
   });
 }
@@ -339,7 +363,10 @@ grpc::Status ControllerService::ControllerExpandVolume(
     const absl::StatusOr<uint64_t> capacity = store_.ExpandVolume(request->volume_id(), *range);
     if (!capacity.ok()) return capacity.status();
     response->set_capacity_bytes(static_cast<int64_t>(*capacity));
-    response->set_node_expansion_required(!request->volume_capability().has_block());
+    // The device of a staged volume has to grow too.
+    const std::optional<Volume> volume = store_.catalog().FindVolume(request->volume_id());
+    response->set_node_expansion_required(!request->volume_capability().has_block() ||
+                                          (volume.has_value() && volume->node.has_value()));
     return absl::OkStatus();
   });
 }

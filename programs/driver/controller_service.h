@@ -67,6 +67,7 @@ class ControllerService final : public csi::v1::Controller::Service {
       csi::v1::ControllerListVolumeHealthResponse* response) override;
 
  private:
+  absl::Status CheckTopology(const csi::v1::TopologyRequirement& requirement) const;
   absl::Status DoCreateVolume(const grpc::ServerContext& context,
                               const csi::v1::CreateVolumeRequest& request,
                               csi::v1::CreateVolumeResponse& response);

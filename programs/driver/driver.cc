@@ -76,6 +76,7 @@ class Driver::Impl {
     absl::StatusOr<std::unique_ptr<Store>> store =
         Store::Open({.state_folder = options_.state_folder,
                      .capacity = options_.capacity,
+                     .marks = options_.marks,
                      .report = [this](const std::string& id, const absl::Status& why) {
                        calls_.log().Failed("volume problem", why, {{.key = "volume", .value = id}});
                      }});
@@ -110,7 +111,8 @@ class Driver::Impl {
   absl::Status Serve() {
     const NodeTopology topology = {.key = "topology." + options_.driver_name + "/node",
                                    .node_id = options_.node_id};
-    identity_.emplace(calls_, options_.driver_name, [this] { return ready_.load(); });
+    identity_.emplace(calls_, options_.driver_name, options_.device,
+                      [this] { return ready_.load(); });
     controller_.emplace(calls_, *store_, topology,
                         [this](const std::string& id) { return node_->host().health(id); });
     node_service_.emplace(calls_, *node_, topology);

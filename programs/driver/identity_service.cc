@@ -38,12 +38,13 @@ grpc::Status IdentityService::GetPluginCapabilities(
     using Capability = csi::v1::PluginCapability;
     for (const auto type : {Capability::Service::CONTROLLER_SERVICE,
                             Capability::Service::VOLUME_ACCESSIBILITY_CONSTRAINTS,
-                            Capability::Service::SNAPSHOT_METADATA_SERVICE}) {
+                            Capability::Service::SNAPSHOT_METADATA_SERVICE,
+                            Capability::Service::SNAPSHOT_ACCESSIBILITY_CONSTRAINTS}) {
       response->add_capabilities()->mutable_service()->set_type(type);
     }
-    // An NBD client keeps the size that it found when it connected.
     response->add_capabilities()->mutable_volume_expansion()->set_type(
-        Capability::VolumeExpansion::OFFLINE);
+        device_ == DeviceKind::kLoop ? Capability::VolumeExpansion::ONLINE
+                                     : Capability::VolumeExpansion::OFFLINE);
     return absl::OkStatus();
   });
 }

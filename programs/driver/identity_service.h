@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "csi.grpc.pb.h"
 #include "programs/driver/calls.h"
+#include "programs/driver/node/attachment.h"
 
 namespace cbt::driver {
 
@@ -18,8 +19,8 @@ absl::Status CheckDriverName(const std::string& name);
 class IdentityService final : public csi::v1::Identity::Service {
  public:
   // `ready`: whether the driver serves.
-  IdentityService(Calls& calls, std::string name, std::function<bool()> ready)
-      : calls_(calls), name_(std::move(name)), ready_(std::move(ready)) {}
+  IdentityService(Calls& calls, std::string name, DeviceKind device, std::function<bool()> ready)
+      : calls_(calls), name_(std::move(name)), device_(device), ready_(std::move(ready)) {}
 
   grpc::Status GetPluginInfo(grpc::ServerContext* context,
                              const csi::v1::GetPluginInfoRequest* request,
@@ -33,6 +34,7 @@ class IdentityService final : public csi::v1::Identity::Service {
  private:
   Calls& calls_;
   const std::string name_;
+  const DeviceKind device_;
   const std::function<bool()> ready_;
 };
 

@@ -38,11 +38,12 @@ absl::StatusOr<MetadataSource> MetadataProvider::OpenAllocated(std::string_view 
 absl::StatusOr<MetadataSource> MetadataProvider::OpenDelta(std::string_view base_snapshot_id,
                                                            std::string_view target_snapshot_id,
                                                            const StreamContext&) {
+  // Of one that was deleted, the target's volume may still have the mark.
   const absl::StatusOr<Snapshot> base = FindReady(store_, base_snapshot_id);
-  if (!base.ok()) return base.status();
+  if (!base.ok() && !absl::IsNotFound(base.status())) return base.status();
   const absl::StatusOr<Snapshot> target = FindReady(store_, target_snapshot_id);
   if (!target.ok()) return target.status();
-  if (base->volume_id != target->volume_id) {
+  if (base.ok() && base->volume_id != target->volume_id) {
     return absl::InvalidArgumentError("the snapshots are of different volumes");
   }
   const absl::StatusOr<std::unique_ptr<volume::SnapshotReader>> reader =

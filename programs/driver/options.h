@@ -10,6 +10,7 @@
 #include "cbt/rpc/telemetry.h"
 #include "programs/driver/host/volume_host.h"
 #include "programs/driver/node/attachment.h"
+#include "programs/driver/state/store.h"
 
 namespace cbt::driver {
 
@@ -22,6 +23,8 @@ struct DriverOptions {
   std::string driver_name = "cbt.csi.example.com";
   // The sum of the capacities of all volumes, bytes; 0: no limit.
   uint64_t capacity = 0;
+  // How many moments of deleted snapshots each volume keeps as bases of deltas.
+  volume::MarkLimits marks = kDefaultMarks;
   // host:port of /metrics, /healthz, /livez and /readyz; empty: none.
   std::string http_endpoint;
   // What volumes are attached with.

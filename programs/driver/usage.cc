@@ -35,12 +35,30 @@ absl::StatusOr<Usage> UsageOf(const csi::v1::VolumeCapability& capability) {
     case Mode::SINGLE_NODE_READER_ONLY:
       usage.read_only = true;
       break;
+    case Mode::MULTI_NODE_READER_ONLY:
+      usage.read_only = true;
+      usage.many_nodes = true;
+      break;
     case Mode::UNKNOWN:
       return absl::InvalidArgumentError("volume_capability: access_mode is missing");
     default:
       return absl::InvalidArgumentError("volume_capability: a volume is for one node");
   }
   return usage;
+}
+
+absl::Status CheckUsage(const Usage& usage, bool view) {
+  if (view && (!usage.read_only || !usage.block)) {
+    return absl::InvalidArgumentError(
+        "volume_capability: the volume is a snapshot that is only read, as a block device");
+  }
+  if (!view && usage.many_nodes) {
+    return absl::InvalidArgumentError(
+        "volume_capability: a volume is for one node; many readers can have a snapshot, as a block "
+        "device (a claim with accessModes ReadOnlyMany, volumeMode Block and the VolumeSnapshot as "
+        "its dataSource)");
+  }
+  return absl::OkStatus();
 }
 
 void NodeTopology::FillIn(csi::v1::Topology& topology) const {

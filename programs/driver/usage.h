@@ -15,6 +15,10 @@ namespace cbt::driver {
 //         have.
 absl::StatusOr<Usage> UsageOf(const csi::v1::VolumeCapability& capability);
 
+// OK if a volume can be used so, a view or another.
+// Errors: INVALID_ARGUMENT.
+absl::Status CheckUsage(const Usage& usage, bool view);
+
 // The node on which volumes can be reached: one label.
 struct NodeTopology {
   std::string key;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -69,7 +70,10 @@ class ControlClient {
   ControlClient& operator=(const ControlClient&) = delete;
 
   absl::StatusOr<SnapshotInfo> TakeSnapshot(const std::string& id);
-  absl::Status DeleteSnapshot(const std::string& id);
+  absl::Status DeleteSnapshot(const std::string& id,
+                              const std::optional<MarkLimits>& marks = std::nullopt);
+  // Oldest first. INVALID_ARGUMENT from a server of an earlier version, which has none.
+  absl::StatusOr<std::vector<SnapshotMark>> ListMarks();
   // All of them, in as many requests as that takes; oldest first.
   absl::StatusOr<std::vector<SnapshotInfo>> ListSnapshots();
   // Errors: NOT_FOUND.

@@ -43,6 +43,30 @@ class ControlClient::Core {
     return answer;
   }
 
+  // In as many pages as it takes. `entries` gives those of a page, or null.
+  template <typename Entry, typename Entries>
+  absl::StatusOr<std::vector<Entry>> AskForAll(ControlRequest::Kind kind, Entries entries) {
+    // A page is refused if the entry that it begins after has gone meanwhile.
+    constexpr int kTries = 10;
+    absl::Status status;
+    for (int i = 0; i < kTries; ++i) {
+      std::vector<Entry> all;
+      for (;;) {
+        absl::StatusOr<ControlAnswer> page =
+            Ask({.kind = kind, .after = all.empty() ? std::string() : all.back().id});
+        status = page.status();
+        if (!status.ok()) break;
+        const std::vector<Entry>* const more = entries(*page);
+        if (more == nullptr) return absl::InternalError("not the answer to the request");
+        all.insert(all.end(), more->begin(), more->end());
+        if (!page->more) return all;
+        if (more->empty()) return absl::InternalError("a page without entries");
+      }
+      if (!absl::IsAborted(status)) return status;
+    }
+    return status;
+  }
+
   absl::StatusOr<SnapshotInfo> AskForOne(const ControlRequest& request) {
     absl::StatusOr<ControlAnswer> answer = Ask(request);
     if (!answer.ok()) return answer.status();
@@ -83,29 +107,20 @@ absl::StatusOr<SnapshotInfo> ControlClient::TakeSnapshot(const std::string& id) 
   return core_->AskForOne({.kind = ControlRequest::Kind::kSnapshot, .id = id});
 }
 
-absl::Status ControlClient::DeleteSnapshot(const std::string& id) {
-  return core_->Ask({.kind = ControlRequest::Kind::kDelete, .id = id}).status();
+absl::Status ControlClient::DeleteSnapshot(const std::string& id,
+                                           const std::optional<MarkLimits>& marks) {
+  return core_->Ask({.kind = ControlRequest::Kind::kDelete, .id = id, .marks = marks}).status();
 }
 
 absl::StatusOr<std::vector<SnapshotInfo>> ControlClient::ListSnapshots() {
-  // A page is refused if the snapshot it begins after was deleted meanwhile.
-  constexpr int kTries = 10;
-  absl::Status status;
-  for (int i = 0; i < kTries; ++i) {
-    std::vector<SnapshotInfo> all;
-    for (;;) {
-      absl::StatusOr<ControlAnswer> page =
-          core_->Ask({.kind = ControlRequest::Kind::kList,
-                      .after = all.empty() ? std::string() : all.back().id});
-      status = page.status();
-      if (!status.ok()) break;
-      all.insert(all.end(), page->snapshots.begin(), page->snapshots.end());
-      if (!page->more) return all;
-      if (page->snapshots.empty()) return absl::InternalError("a page without snapshots");
-    }
-    if (!absl::IsAborted(status)) return status;
-  }
-  return status;
+  return core_->AskForAll<SnapshotInfo>(ControlRequest::Kind::kList,
+                                        [](ControlAnswer& page) { return &page.snapshots; });
+}
+
+absl::StatusOr<std::vector<SnapshotMark>> ControlClient::ListMarks() {
+  return core_->AskForAll<SnapshotMark>(ControlRequest::Kind::kMarks, [](ControlAnswer& page) {
+    return page.marks.has_value() ? &*page.marks : nullptr;
+  });
 }
 
 absl::StatusOr<SnapshotInfo> ControlClient::FindSnapshot(std::string_view id) {

@@ -23,17 +23,21 @@ namespace {
 
 using Kind = ControlRequest::Kind;
 
+// Its nanoseconds, and those of a moment before it, fit into 64 bits.
+constexpr uint64_t kMaxMarkSeconds = uint64_t{100} * 365 * 24 * 3600;
+
 struct KindName {
   Kind kind;
   std::string_view name;
 };
-constexpr std::array<KindName, 7> kKinds = {{{Kind::kSnapshot, "snapshot"},
+constexpr std::array<KindName, 8> kKinds = {{{Kind::kSnapshot, "snapshot"},
                                              {Kind::kDelete, "delete"},
                                              {Kind::kList, "list"},
                                              {Kind::kFind, "find"},
                                              {Kind::kResize, "resize"},
                                              {Kind::kRevert, "revert"},
-                                             {Kind::kStatus, "status"}}};
+                                             {Kind::kStatus, "status"},
+                                             {Kind::kMarks, "marks"}}};
 
 // Reads the members of an object, and remembers whether one was missing or of another type.
 class Members {
@@ -92,11 +96,18 @@ std::string Encode(const SnapshotInfo& info) {
                       ",\"size\":", info.size, ",\"ready\":", info.ready ? "true" : "false", "}");
 }
 
+std::string Encode(const SnapshotMark& mark) {
+  std::string text = absl::StrCat("{\"id\":", JsonString(mark.id));
+  if (mark.created_ns.has_value()) absl::StrAppend(&text, ",\"created_ns\":", *mark.created_ns);
+  return absl::StrCat(text, ",\"size\":", mark.size, "}");
+}
+
 std::string Encode(const VolumeStatus& volume) {
   const auto flag = [](bool value) { return value ? "true" : "false"; };
   return absl::StrCat("{\"name\":", JsonString(volume.name), ",\"capacity\":", volume.capacity,
                       ",\"granularity\":", volume.granularity, ",\"snapshots\":", volume.snapshots,
-                      ",\"copying\":", volume.copying, ",\"changed_bytes\":", volume.changed_bytes,
+                      ",\"copying\":", volume.copying, ",\"marks\":", volume.marks,
+                      ",\"changed_bytes\":", volume.changed_bytes,
                       ",\"exact\":", flag(volume.exact), ",\"clones\":", flag(volume.clones),
                       ",\"longest_hold_ns\":", volume.longest_hold_ns,
                       ",\"last_error\":", JsonString(volume.last_error), "}");
@@ -109,6 +120,14 @@ bool Decode(const rapidjson::Value& value, SnapshotInfo& info) {
           .created_ns = members.Signed("created_ns"),
           .size = members.Number("size"),
           .ready = members.Bool("ready")};
+  return members.sound();
+}
+
+bool Decode(const rapidjson::Value& value, SnapshotMark& mark) {
+  if (!value.IsObject()) return false;
+  Members members(value);
+  mark = {.id = members.Text("id"), .created_ns = {}, .size = members.Number("size")};
+  if (members.Has("created_ns")) mark.created_ns = members.Signed("created_ns");
   return members.sound();
 }
 
@@ -125,7 +144,22 @@ bool Decode(const rapidjson::Value& value, VolumeStatus& volume) {
             .clones = members.Bool("clones"),
             .longest_hold_ns = members.Number("longest_hold_ns"),
             .last_error = members.Text("last_error")};
+  // A server of an earlier version has none.
+  if (members.Has("marks")) volume.marks = members.Number("marks");
   return members.sound();
+}
+
+std::optional<MarkLimits> Limits(const rapidjson::Value& value) {
+  if (!value.IsObject()) return std::nullopt;
+  Members members(value);
+  const uint64_t count = members.Number("count");
+  const uint64_t seconds = members.Number("seconds");
+  const uint64_t bytes = members.Number("bytes");
+  if (!members.sound()) return std::nullopt;
+  // Longer ages have no end that matters.
+  return MarkLimits{.count = count,
+                    .age = std::chrono::seconds(std::min(seconds, kMaxMarkSeconds)),
+                    .bytes = bytes};
 }
 
 absl::StatusCode CodeOf(std::string_view name) {
@@ -146,6 +180,11 @@ std::string Encode(const ControlRequest& request) {
   if (!request.id.empty()) absl::StrAppend(&line, ",\"id\":", JsonString(request.id));
   if (!request.after.empty()) absl::StrAppend(&line, ",\"after\":", JsonString(request.after));
   if (request.kind == Kind::kResize) absl::StrAppend(&line, ",\"capacity\":", request.capacity);
+  if (request.marks.has_value()) {
+    absl::StrAppend(&line, ",\"marks\":{\"count\":", request.marks->count,
+                    ",\"seconds\":", request.marks->age.count(),
+                    ",\"bytes\":", request.marks->bytes, "}");
+  }
   return line + "}";
 }
 
@@ -159,7 +198,15 @@ std::string Encode(const ControlAnswer& answer) {
   for (size_t i = 0; i < answer.snapshots.size(); ++i) {
     absl::StrAppend(&line, i == 0 ? "" : ",", Encode(answer.snapshots[i]));
   }
-  absl::StrAppend(&line, "],\"more\":", answer.more ? "true" : "false");
+  absl::StrAppend(&line, "]");
+  if (answer.marks.has_value()) {
+    absl::StrAppend(&line, ",\"marks\":[");
+    for (size_t i = 0; i < answer.marks->size(); ++i) {
+      absl::StrAppend(&line, i == 0 ? "" : ",", Encode((*answer.marks)[i]));
+    }
+    absl::StrAppend(&line, "]");
+  }
+  absl::StrAppend(&line, ",\"more\":", answer.more ? "true" : "false");
   if (answer.volume.has_value()) absl::StrAppend(&line, ",\"volume\":", Encode(*answer.volume));
   return line + "}";
 }
@@ -173,14 +220,23 @@ absl::StatusOr<ControlRequest> DecodeRequest(std::string_view line) {
                                          [&](const KindName& each) { return each.name == name; });
   if (named == kKinds.end()) {
     return absl::InvalidArgumentError(
-        "expected a \"request\" of snapshot, delete, list, find, resize, revert, status");
+        "expected a \"request\" of snapshot, delete, list, find, resize, revert, status, marks");
   }
   ControlRequest request{.kind = named->kind};
   if (request.kind == Kind::kSnapshot || request.kind == Kind::kDelete ||
       request.kind == Kind::kFind || request.kind == Kind::kRevert) {
     request.id = members.Text("id");
   }
-  if (request.kind == Kind::kList && members.Has("after")) request.after = members.Text("after");
+  if ((request.kind == Kind::kList || request.kind == Kind::kMarks) && members.Has("after")) {
+    request.after = members.Text("after");
+  }
+  if (request.kind == Kind::kDelete && members.Has("marks")) {
+    request.marks = Limits(document["marks"]);
+    if (!request.marks.has_value()) {
+      return absl::InvalidArgumentError(
+          "\"marks\" of \"delete\" needs numbers \"count\", \"seconds\" and \"bytes\"");
+    }
+  }
   if (request.kind == Kind::kResize) request.capacity = members.Number("capacity");
   if (!members.sound()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -209,6 +265,15 @@ absl::StatusOr<ControlAnswer> DecodeAnswer(std::string_view line) {
   for (const rapidjson::Value& value : list->value.GetArray()) {
     answer.snapshots.emplace_back();
     if (!Decode(value, answer.snapshots.back())) return unknown;
+  }
+  const auto marks = object.FindMember("marks");
+  if (marks != object.MemberEnd()) {
+    if (!marks->value.IsArray()) return unknown;
+    answer.marks.emplace();
+    for (const rapidjson::Value& value : marks->value.GetArray()) {
+      answer.marks->emplace_back();
+      if (!Decode(value, answer.marks->back())) return unknown;
+    }
   }
   const auto volume = object.FindMember("volume");
   if (volume != object.MemberEnd()) {

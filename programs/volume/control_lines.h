@@ -21,20 +21,22 @@ namespace cbt::volume {
 
 inline constexpr size_t kMaxRequestBytes = size_t{64} << 10;
 inline constexpr size_t kMaxAnswerBytes = size_t{4} << 20;
-inline constexpr uint64_t kMaxPage = 1000;  // snapshots in an answer
+inline constexpr uint64_t kMaxPage = 1000;  // snapshots or marks in an answer
 
 struct ControlRequest {
-  enum class Kind { kSnapshot, kDelete, kList, kFind, kResize, kRevert, kStatus };
+  enum class Kind { kSnapshot, kDelete, kList, kFind, kResize, kRevert, kStatus, kMarks };
   Kind kind = Kind::kStatus;
-  std::string id = {};     // kSnapshot, kDelete, kFind, kRevert
-  std::string after = {};  // kList: the last id of the page before; empty: from the oldest
+  std::string id = {};                   // kSnapshot, kDelete, kFind, kRevert
+  std::optional<MarkLimits> marks = {};  // kDelete
+  std::string after = {};  // kList, kMarks: the last id of the page before; empty: from the oldest
   uint64_t capacity = 0;   // kResize
 };
 
 struct ControlAnswer {
   absl::Status status = {};  // of the request
   std::vector<SnapshotInfo> snapshots = {};
-  bool more = false;  // kList: another page follows
+  std::optional<std::vector<SnapshotMark>> marks = {};  // kMarks
+  bool more = false;                                    // kList, kMarks: another page follows
   std::optional<VolumeStatus> volume = {};
 };
 

@@ -28,22 +28,24 @@ using Clock = LineChannel::Clock;
 // A client that does not read its answer for so long is disconnected.
 constexpr std::chrono::seconds kWriteLimit(10);
 
-ControlAnswer Page(const TrackedVolume& volume, const std::string& after) {
-  const std::vector<SnapshotInfo> all = volume.snapshots();
+// Puts a page of `all` into `entries`.
+template <typename Entry>
+absl::Status Page(const std::vector<Entry>& all, const std::string& after,
+                  std::vector<Entry>& entries, bool& more) {
   auto begin = all.begin();
   if (!after.empty()) {
-    begin = std::find_if(all.begin(), all.end(),
-                         [&](const SnapshotInfo& each) { return each.id == after; });
+    begin =
+        std::find_if(all.begin(), all.end(), [&](const Entry& each) { return each.id == after; });
     if (begin == all.end()) {
-      return {.status = absl::AbortedError(
-                  absl::StrCat("snapshot \"", after, "\" has gone: list from the beginning"))};
+      return absl::AbortedError(
+          absl::StrCat("snapshot \"", after, "\" has gone: list from the beginning"));
     }
     ++begin;
   }
   const auto count = std::min<std::ptrdiff_t>(all.end() - begin, kMaxPage);
-  return {.status = absl::OkStatus(),
-          .snapshots = {begin, begin + count},
-          .more = begin + count != all.end()};
+  entries.assign(begin, begin + count);
+  more = begin + count != all.end();
+  return absl::OkStatus();
 }
 
 ControlAnswer Carry(TrackedVolume& volume, const ControlRequest& request, bool allow_revert) {
@@ -56,9 +58,17 @@ ControlAnswer Carry(TrackedVolume& volume, const ControlRequest& request, bool a
     case ControlRequest::Kind::kSnapshot:
       return one(volume.TakeSnapshot(request.id));
     case ControlRequest::Kind::kDelete:
-      return {.status = volume.DeleteSnapshot(request.id)};
-    case ControlRequest::Kind::kList:
-      return Page(volume, request.after);
+      return {.status = volume.DeleteSnapshot(request.id, request.marks)};
+    case ControlRequest::Kind::kList: {
+      ControlAnswer answer;
+      answer.status = Page(volume.snapshots(), request.after, answer.snapshots, answer.more);
+      return answer;
+    }
+    case ControlRequest::Kind::kMarks: {
+      ControlAnswer answer;
+      answer.status = Page(volume.marks(), request.after, answer.marks.emplace(), answer.more);
+      return answer;
+    }
     case ControlRequest::Kind::kFind:
       return one(volume.FindSnapshot(request.id));
     case ControlRequest::Kind::kResize:

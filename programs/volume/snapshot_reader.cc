@@ -38,6 +38,8 @@ class SnapshotReader::Core {
   std::unique_ptr<const ChangeChain> chain;
   std::vector<SnapshotRecord> records;
   std::vector<SnapshotInfo> infos;
+  std::vector<MarkRecord> mark_records;
+  std::vector<SnapshotMark> marks;
 };
 
 SnapshotReader::SnapshotReader(std::unique_ptr<Core> core) : core_(std::move(core)) {}
@@ -79,6 +81,18 @@ absl::StatusOr<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const std::
   }
   DropSuperseded(core->records);
   for (const SnapshotRecord& record : core->records) core->infos.push_back(record.info);
+  // After the snapshots: the mark of one that is deleted is there before its file is gone. A volume
+  // of an earlier version has no folder of marks.
+  if (const absl::StatusOr<Folder> folder_of_marks = opened->OpenFolder(kMarksName);
+      folder_of_marks.ok()) {
+    absl::StatusOr<std::vector<MarkRecord>> marks =
+        ReadMarks(*core->chain, core->records, *folder_of_marks);
+    if (!marks.ok()) return marks.status();
+    core->mark_records = *std::move(marks);
+  } else if (!absl::IsNotFound(folder_of_marks.status())) {
+    return folder_of_marks.status();
+  }
+  for (const MarkRecord& record : core->mark_records) core->marks.push_back(record.mark);
   return std::unique_ptr<SnapshotReader>(new SnapshotReader(std::move(core)));
 }
 
@@ -86,6 +100,7 @@ const std::string& SnapshotReader::name() const noexcept { return core_->manifes
 uint64_t SnapshotReader::capacity() const noexcept { return core_->manifest.capacity; }
 uint64_t SnapshotReader::granularity() const noexcept { return core_->manifest.granularity; }
 const std::vector<SnapshotInfo>& SnapshotReader::snapshots() const noexcept { return core_->infos; }
+const std::vector<SnapshotMark>& SnapshotReader::marks() const noexcept { return core_->marks; }
 
 absl::StatusOr<SnapshotInfo> SnapshotReader::Find(std::string_view id) const {
   const SnapshotRecord* const record = core_->Find(id);
@@ -101,10 +116,11 @@ absl::StatusOr<std::string> SnapshotReader::PathOf(std::string_view id) const {
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> SnapshotReader::Delta(std::string_view base,
                                                                     std::string_view target) const {
-  for (const std::string_view id : {base, target}) {
-    if (absl::StatusOr<std::string> name = core_->NameOf(id); !name.ok()) return name.status();
-  }
-  return core_->chain->Delta(core_->Find(base)->name, core_->Find(target)->name);
+  const absl::StatusOr<std::string> from = NameOfBase(base, core_->records, core_->mark_records);
+  if (!from.ok()) return from.status();
+  const absl::StatusOr<std::string> to = core_->NameOf(target);
+  if (!to.ok()) return to.status();
+  return core_->chain->Delta(*from, *to);
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> SnapshotReader::Allocated(std::string_view id) const {

@@ -35,6 +35,9 @@ class SnapshotReader {
   // Errors: NOT_FOUND.
   absl::StatusOr<SnapshotInfo> Find(std::string_view id) const;
 
+  // The marks of snapshots that were deleted, oldest first.
+  const std::vector<SnapshotMark>& marks() const noexcept;
+
   // As the functions of TrackedVolume. A snapshot that was deleted since the reader was opened
   // gives NOT_FOUND where its file is needed; a delta may still succeed.
   absl::StatusOr<std::string> PathOf(std::string_view id) const;

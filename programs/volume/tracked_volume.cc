@@ -51,13 +51,15 @@ absl::Status TrackedVolume::Resize(uint64_t capacity) { return core_->Resize(cap
 absl::StatusOr<SnapshotInfo> TrackedVolume::TakeSnapshot(const std::string& id) {
   return core_->TakeSnapshot(id);
 }
-absl::Status TrackedVolume::DeleteSnapshot(const std::string& id) {
-  return core_->DeleteSnapshot(id);
+absl::Status TrackedVolume::DeleteSnapshot(const std::string& id,
+                                           const std::optional<MarkLimits>& marks) {
+  return core_->DeleteSnapshot(id, marks);
 }
 absl::Status TrackedVolume::Revert(const std::string& id) { return core_->Revert(id); }
 absl::Status TrackedVolume::Attach() { return core_->Attach(); }
 void TrackedVolume::Detach() noexcept { core_->Detach(); }
 std::vector<SnapshotInfo> TrackedVolume::snapshots() const { return core_->snapshots(); }
+std::vector<SnapshotMark> TrackedVolume::marks() const { return core_->marks(); }
 absl::StatusOr<SnapshotInfo> TrackedVolume::FindSnapshot(std::string_view id) const {
   return core_->FindSnapshot(id);
 }

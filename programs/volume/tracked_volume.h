@@ -19,6 +19,7 @@
 //   snapshots/ID    the data of a snapshot (ID#N if the id was used before), a sparse file that
 //   never changes; its modification time
 //                   is the time of the snapshot
+//   marks/ID        empty: snapshot ID was deleted, and the chain keeps its moment
 //   copying/ID      the same while it is being made, and ID~copied: which regions have been copied
 //
 // Every write is marked in the tracker before it is issued, so a process that is killed loses no
@@ -37,6 +38,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -104,6 +106,7 @@ struct VolumeStatus {
   uint64_t granularity = 0;  // bytes
   uint64_t snapshots = 0;
   uint64_t copying = 0;  // snapshots that are not ready
+  uint64_t marks = 0;    // see DeleteSnapshot()
   // Bytes in blocks that may have changed since the newest snapshot, or since Create().
   uint64_t changed_bytes = 0;
   // False if a kill made changed_bytes more than was written, see ChangeTracker::Epoch, or if
@@ -204,9 +207,15 @@ class TrackedVolume {
 
   // Deletes a snapshot at any position, ready or not; OK without one. Deltas over it stay: the
   // maps on both sides of it are united. The id can be used again.
+  //
+  // With `marks`, its moment stays in the chain as a mark, a base for Delta() without data, and of
+  // the volume's marks as many stay as the limits allow. Without, none is made and none removed. A
+  // mark is gone once its id is used again, and where there is no room on disk to make it.
+  //
   // Errors: INVALID_ARGUMENT for the id; file errors: the call can be repeated, and the snapshot
   //         may be gone.
-  absl::Status DeleteSnapshot(const std::string& id);
+  absl::Status DeleteSnapshot(const std::string& id,
+                              const std::optional<MarkLimits>& marks = std::nullopt);
 
   // Makes the contents those of a snapshot again. The capacity and all snapshots stay; what is
   // beyond the snapshot's size reads as zeros. Whatever changed since the snapshot counts as
@@ -230,6 +239,7 @@ class TrackedVolume {
 
   // Oldest first.
   std::vector<SnapshotInfo> snapshots() const;
+  std::vector<SnapshotMark> marks() const;
   // Errors: NOT_FOUND.
   absl::StatusOr<SnapshotInfo> FindSnapshot(std::string_view id) const;
 
@@ -238,8 +248,8 @@ class TrackedVolume {
   //         Open(), so that its path names something else.
   absl::StatusOr<std::string> SnapshotPath(std::string_view id) const;
 
-  // What changed from snapshot `base` to snapshot `target`; capacity() is the target's size. Reads
-  // no data. The cursor stays valid after changes of the volume, and without it.
+  // What changed from snapshot or mark `base` to snapshot `target`; capacity() is the target's
+  // size. Reads no data. The cursor stays valid after changes of the volume, and without it.
   // Errors: NOT_FOUND; INVALID_ARGUMENT if the base is newer; UNAVAILABLE while one of them is
   //         being copied; as ChangeChain::Delta().
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Delta(std::string_view base,

@@ -100,6 +100,10 @@ absl::Status TrackedVolume::Core::OpenParts() {
     if (!opened.ok()) return lost(opened.status());
     *place = std::make_unique<const Folder>(*std::move(opened));
   }
+  // A volume of an earlier version has none.
+  absl::StatusOr<Folder> marks = folder->MakeFolder(kMarksName, /*sync=*/true);
+  if (!marks.ok()) return marks.status();
+  mark_files_ = std::make_unique<const Folder>(*std::move(marks));
   if (absl::Status status = RemoveOldTrackers(); !status.ok()) return status;
   const absl::StatusOr<Folder> chain_folder = folder->OpenFolder(kChainName);
   if (!chain_folder.ok()) return lost(chain_folder.status());
@@ -228,6 +232,7 @@ absl::Status TrackedVolume::Core::Open() {
   }
   to_copy_ = copies_;
   RemoveSuperseded();
+  if (absl::Status status = LoadMarks(); !status.ok()) return status;
   if (absl::Status status = RemoveHidden(); !status.ok()) NoteError(status);
   if (!replaced_.ok()) NoteError(replaced_);
   if (absl::Status status = ResumeRevert(); !status.ok()) return status;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <string>
 #include <string_view>
@@ -50,13 +51,14 @@ class TrackedVolume::Core {
 
   // Administration: volume_snapshots.cc and volume_resize.cc.
   absl::StatusOr<SnapshotInfo> TakeSnapshot(const std::string& id);
-  absl::Status DeleteSnapshot(const std::string& id);
+  absl::Status DeleteSnapshot(const std::string& id, const std::optional<MarkLimits>& marks);
   absl::Status Resize(uint64_t capacity);
   absl::Status Revert(const std::string& id);  // volume_revert.cc
   absl::Status Attach();
   void Detach() noexcept;
 
   std::vector<SnapshotInfo> snapshots() const;
+  std::vector<SnapshotMark> marks() const;
   absl::StatusOr<SnapshotInfo> FindSnapshot(std::string_view id) const;
   absl::StatusOr<std::string> SnapshotPath(std::string_view id) const;
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Delta(std::string_view base,
@@ -95,7 +97,7 @@ class TrackedVolume::Core {
   absl::Status RevertUnused(const std::string& id);
   // Removes files of snapshots whose id a newer one has.
   void RemoveSuperseded();
-  // Removes the snapshots from the chain that have no file, apart from the newest.
+  // Removes the entries from the chain that are no snapshot and no mark, apart from the newest.
   absl::Status RemoveHidden();
   // Brings the tracker back to one epoch: the snapshot that it was opened for is in the chain
   // afterwards, or was cancelled if it has no file.
@@ -109,6 +111,13 @@ class TrackedVolume::Core {
   void SetCopies(Copies copies);
   void ContinueCopies();
   absl::Status DropCopy(const std::shared_ptr<SnapshotCopy>& copy);
+  absl::Status DropFiles(std::string name);
+  absl::Status LoadMarks();
+  bool WriteMark(const std::string& name);
+  void AddMark(const std::string& name);
+  void LimitMarks(const MarkLimits& limits);
+  template <typename IsDropped>
+  void DropMarks(IsDropped is_dropped);
   void FinishCopy(const std::shared_ptr<SnapshotCopy>& copy);
   absl::Status Publish(const std::shared_ptr<SnapshotCopy>& copy);
   const SnapshotRecord* FindRecord(std::string_view id) const noexcept;
@@ -127,6 +136,7 @@ class TrackedVolume::Core {
   std::unique_ptr<const Folder> folder_;
   std::unique_ptr<const Folder> snapshot_files_;
   std::unique_ptr<const Folder> copying_files_;
+  std::unique_ptr<const Folder> mark_files_;
   VolumeManifest manifest_;  // changes under admin_, except for the constant name and granularity
   OwnedDescriptor data_;
   std::atomic<bool> open_{false};
@@ -155,6 +165,7 @@ class TrackedVolume::Core {
   std::unique_ptr<ChangeChain> chain_;
   // Oldest first, without those that have no file.
   std::vector<SnapshotRecord> records_;
+  std::vector<MarkRecord> marks_;  // oldest first
 
   mutable std::mutex work_mutex_;
   mutable std::condition_variable work_changed_;

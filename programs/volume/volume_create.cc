@@ -39,8 +39,9 @@ absl::StatusOr<std::string> RandomName() {
 
 bool IsOfVolume(std::string_view name) {
   return name == kManifestName || name == kDataName || name == kChainName ||
-         name == kSnapshotsName || name == kCopyingName || name == kClosedName ||
-         name == kRevertName || name == kLockName || name.starts_with(kTrackerPrefix) ||
+         name == kSnapshotsName || name == kCopyingName || name == kMarksName ||
+         name == kClosedName || name == kRevertName || name == kLockName ||
+         name.starts_with(kTrackerPrefix) ||
          (name.starts_with(".") && name.ends_with(kPartialExtension));
 }
 
@@ -114,7 +115,7 @@ absl::Status Make(const Folder& folder, const VolumeManifest& manifest, const st
   if (absl::Status status = MakeData(folder, manifest.capacity, image); !status.ok()) {
     return status;
   }
-  for (const char* const name : {kSnapshotsName, kCopyingName}) {
+  for (const char* const name : {kSnapshotsName, kCopyingName, kMarksName}) {
     const absl::StatusOr<Folder> made = folder.MakeFolder(name, /*sync=*/false);
     if (!made.ok()) return made.status();
   }

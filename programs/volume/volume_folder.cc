@@ -80,6 +80,41 @@ absl::StatusOr<std::vector<SnapshotRecord>> ReadSnapshots(const ChangeChain& cha
   return records;
 }
 
+absl::StatusOr<std::vector<MarkRecord>> ReadMarks(const ChangeChain& chain,
+                                                  const std::vector<SnapshotRecord>& snapshots,
+                                                  const Folder& marks) {
+  absl::StatusOr<std::vector<std::string>> files = marks.List();
+  if (!files.ok()) return files.status();
+  const std::set<std::string_view> marked(files->begin(), files->end());
+  std::set<std::string_view> taken;
+  for (const SnapshotRecord& record : snapshots) taken.insert(IdOf(record.name));
+  std::vector<MarkRecord> records;
+  const std::vector<ChainSnapshot> entries = chain.snapshots();
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+    const std::string_view id = IdOf(entry->id);
+    if (id.empty() || !marked.contains(entry->id) || !taken.insert(id).second) continue;
+    records.push_back(
+        {entry->id, {.id = std::string(id), .created_ns = entry->time, .size = entry->capacity}});
+  }
+  std::reverse(records.begin(), records.end());
+  return records;
+}
+
+absl::StatusOr<std::string> NameOfBase(std::string_view id,
+                                       const std::vector<SnapshotRecord>& snapshots,
+                                       const std::vector<MarkRecord>& marks) {
+  for (const SnapshotRecord& record : snapshots) {
+    if (record.info.id != id) continue;
+    if (!record.info.ready) return NotReady(id);
+    return record.name;
+  }
+  for (const MarkRecord& record : marks) {
+    if (record.mark.id == id) return record.name;
+  }
+  return absl::NotFoundError(
+      absl::StrCat("the volume has no snapshot \"", AbslView(id), "\", and no mark of it"));
+}
+
 absl::Status NoSnapshot(std::string_view id) {
   return absl::NotFoundError(absl::StrCat("the volume has no snapshot \"", AbslView(id), "\""));
 }

@@ -23,6 +23,7 @@ inline constexpr char kChainName[] = "chain";
 inline constexpr char kRevertName[] = "REVERT";
 inline constexpr char kSnapshotsName[] = "snapshots";
 inline constexpr char kCopyingName[] = "copying";
+inline constexpr char kMarksName[] = "marks";
 inline constexpr std::string_view kTrackerPrefix = "tracker-";
 // '~' is not allowed in ids.
 inline constexpr std::string_view kCopiedSuffix = "~copied";
@@ -52,6 +53,23 @@ struct SnapshotRecord {
 
 // What the file of a complete snapshot says about it. NOT_FOUND if it is missing.
 absl::StatusOr<SnapshotInfo> ReadSnapshotFile(const Folder& snapshots, const std::string& name);
+
+struct MarkRecord {
+  std::string name = {};
+  SnapshotMark mark = {};
+};
+
+// The marks among the entries of the chain: those without a snapshot, with a file in `marks`, whose
+// id no snapshot and no newer mark has. Oldest first.
+absl::StatusOr<std::vector<MarkRecord>> ReadMarks(const ChangeChain& chain,
+                                                  const std::vector<SnapshotRecord>& snapshots,
+                                                  const Folder& marks);
+
+// The name in the chain of the base of a delta: a snapshot that is ready, or a mark.
+// Errors: NOT_FOUND, UNAVAILABLE while the snapshot is being copied.
+absl::StatusOr<std::string> NameOfBase(std::string_view id,
+                                       const std::vector<SnapshotRecord>& snapshots,
+                                       const std::vector<MarkRecord>& marks);
 
 // Keeps the newest of those with one id: an older one was being deleted, or given up, when that was
 // interrupted.

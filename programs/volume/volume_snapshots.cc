@@ -11,7 +11,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -92,17 +94,92 @@ absl::Status TrackedVolume::Core::FinishEpoch() {
 }
 
 absl::Status TrackedVolume::Core::RemoveHidden() {
+  std::set<std::string_view> kept;
+  for (const SnapshotRecord& record : records_) kept.insert(record.name);
+  for (const MarkRecord& record : marks_) kept.insert(record.name);
   const std::vector<ChainSnapshot> entries = chain_->snapshots();
-  auto record = records_.begin();
   for (size_t i = 0; i + 1 < entries.size(); ++i) {
-    if (record != records_.end() && record->name == entries[i].id) {
-      ++record;
-      continue;
-    }
+    if (kept.contains(entries[i].id)) continue;
     const std::unique_lock<std::shared_mutex> lock(chain_mutex_);
     if (absl::Status status = chain_->Remove(entries[i].id); !status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+// What exists as a mark is decided by its file, which is there before the snapshot's goes.
+absl::Status TrackedVolume::Core::LoadMarks() {
+  absl::StatusOr<std::vector<MarkRecord>> marks = ReadMarks(*chain_, records_, *mark_files_);
+  if (!marks.ok()) return marks.status();
+  marks_ = *std::move(marks);
+  const absl::StatusOr<std::vector<std::string>> files = mark_files_->List();
+  if (!files.ok()) return files.status();
+  std::set<std::string_view> names;
+  for (const MarkRecord& record : marks_) names.insert(record.name);
+  for (const std::string& file : *files) {
+    if (!names.contains(file) && !mark_files_->Remove(file.c_str())) {
+      NoteError(FileError(mark_files_->Shown(file), errno));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// False if the moment can't be kept: deleting a snapshot must not fail for want of room.
+bool TrackedVolume::Core::WriteMark(const std::string& name) {
+  if (!chain_->Contains(name)) return false;
+  absl::Status status = mark_files_->Write(name, {}, /*sync=*/true);
+  if (!status.ok()) NoteError(status);
+  return status.ok();
+}
+
+void TrackedVolume::Core::AddMark(const std::string& name) {
+  const std::vector<ChainSnapshot> entries = chain_->snapshots();
+  const auto place = [&entries](std::string_view each) {
+    return std::find_if(entries.begin(), entries.end(),
+                        [each](const ChainSnapshot& entry) { return entry.id == each; });
+  };
+  const auto entry = place(name);
+  if (entry == entries.end()) return;
+  const std::unique_lock<std::shared_mutex> lock(chain_mutex_);
+  const auto at = std::find_if(marks_.begin(), marks_.end(), [&](const MarkRecord& record) {
+    return place(record.name) > entry;
+  });
+  marks_.insert(
+      at,
+      {name, {.id = std::string(IdOf(name)), .created_ns = entry->time, .size = entry->capacity}});
+}
+
+template <typename IsDropped>
+void TrackedVolume::Core::DropMarks(IsDropped is_dropped) {
+  for (size_t i = 0; i < marks_.size();) {
+    const std::string& name = marks_[i].name;
+    if (!is_dropped(marks_[i])) {
+      ++i;
+    } else if (!mark_files_->Remove(name.c_str())) {
+      return NoteError(FileError(mark_files_->Shown(name), errno));
+    } else {
+      const std::unique_lock<std::shared_mutex> lock(chain_mutex_);
+      marks_.erase(marks_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+}
+
+void TrackedVolume::Core::LimitMarks(const MarkLimits& limits) {
+  const std::vector<ChainSnapshot> entries = chain_->snapshots();
+  const std::vector<uint64_t> bytes = chain_->MapBytes();
+  std::map<std::string_view, uint64_t> costs;
+  for (size_t i = 0; i + 1 < entries.size(); ++i) costs[entries[i].id] = bytes[i + 1];
+  uint64_t left = marks_.size();
+  uint64_t total = 0;
+  for (const MarkRecord& record : marks_) total += costs[record.name];
+  const int64_t oldest = Now() - std::chrono::nanoseconds(limits.age).count();
+  // The oldest first, until the rest is within the limits.
+  DropMarks([&](const MarkRecord& record) {
+    const bool aged = record.mark.created_ns.has_value() && *record.mark.created_ns < oldest;
+    if (!aged && left <= limits.count && total <= limits.bytes) return false;
+    --left;
+    total -= costs[record.name];
+    return true;
+  });
 }
 
 // Requires: admin_.
@@ -204,10 +281,13 @@ absl::StatusOr<SnapshotInfo> TrackedVolume::Core::TakeSnapshot(const std::string
   replaced_ = absl::OkStatus();
   const SnapshotRecord* const record = FindRecord(id);
   if (record == nullptr) return absl::InternalError("the snapshot is not in the chain");
+  // From here on the id means this one.
+  DropMarks([&id](const MarkRecord& each) { return each.mark.id == id; });
   return record->info;
 }
 
-absl::Status TrackedVolume::Core::DeleteSnapshot(const std::string& id) {
+absl::Status TrackedVolume::Core::DeleteSnapshot(const std::string& id,
+                                                 const std::optional<MarkLimits>& marks) {
   if (absl::Status status = CheckUsable(); !status.ok()) return status;
   if (absl::Status status = CheckSnapshotId(id); !status.ok()) return status;
   const std::lock_guard<std::mutex> admin(admin_);
@@ -223,40 +303,44 @@ absl::Status TrackedVolume::Core::DeleteSnapshot(const std::string& id) {
              epochs.size() == 2 && IdOf(epochs[1].base) == id) {
     name = epochs[1].base;
   }
-  for (const std::shared_ptr<SnapshotCopy>& copy : copies_) {
-    if (copy->name() != name) continue;
-    return DropCopy(std::shared_ptr<SnapshotCopy>(copy));
-  }
-  // This also makes room for what the chain has to write, if the disk is full.
-  if (!snapshot_files_->Remove(name.c_str())) {
-    return FileError(snapshot_files_->Shown(name), errno);
-  }
-  if (absl::Status status = snapshot_files_->Sync(); !status.ok()) return status;
-  {
-    const std::unique_lock<std::shared_mutex> lock(chain_mutex_);
-    std::erase_if(records_, [&](const SnapshotRecord& record) { return record.name == name; });
-  }
+  const bool marked = marks.has_value() && marks->count > 0 && WriteMark(name);
+  if (absl::Status status = DropFiles(name); !status.ok()) return status;
+  if (marked) AddMark(name);
   absl::Status status = FinishEpoch();
+  if (marks.has_value()) LimitMarks(*marks);
   if (status.ok()) status = RemoveHidden();
   if (!status.ok()) NoteError(status);
   return absl::OkStatus();
 }
 
+// Removes a snapshot's data, and its record.
+absl::Status TrackedVolume::Core::DropFiles(std::string name) {
+  const auto copy = std::find_if(copies_.begin(), copies_.end(),
+                                 [&name](const auto& each) { return each->name() == name; });
+  if (copy != copies_.end()) {
+    // As long as there are files, a kill brings the copy back, and writers must preserve regions.
+    if (!RemoveCopyFiles(*copying_files_, name)) {
+      return FileError(copying_files_->Shown(name), errno);
+    }
+    Copies copies = copies_;
+    copies.erase(copies.begin() + (copy - copies_.begin()));
+    SetCopies(std::move(copies));
+    ContinueCopies();
+  } else {
+    // This also makes room for what the chain has to write, if the disk is full.
+    if (!snapshot_files_->Remove(name.c_str())) {
+      return FileError(snapshot_files_->Shown(name), errno);
+    }
+    if (absl::Status status = snapshot_files_->Sync(); !status.ok()) return status;
+  }
+  const std::unique_lock<std::shared_mutex> lock(chain_mutex_);
+  std::erase_if(records_, [&name](const SnapshotRecord& record) { return record.name == name; });
+  return absl::OkStatus();
+}
+
 // Drops a snapshot that is being copied.
 absl::Status TrackedVolume::Core::DropCopy(const std::shared_ptr<SnapshotCopy>& copy) {
-  // As long as there are files, a kill brings the copy back, and writers must preserve regions.
-  if (!RemoveCopyFiles(*copying_files_, copy->name())) {
-    return FileError(copying_files_->Shown(copy->name()), errno);
-  }
-  Copies copies = copies_;
-  std::erase(copies, copy);
-  SetCopies(std::move(copies));
-  ContinueCopies();
-  {
-    const std::unique_lock<std::shared_mutex> lock(chain_mutex_);
-    std::erase_if(records_,
-                  [&](const SnapshotRecord& record) { return record.name == copy->name(); });
-  }
+  if (absl::Status status = DropFiles(copy->name()); !status.ok()) return status;
   absl::Status status = FinishEpoch();
   if (status.ok()) status = RemoveHidden();
   if (!status.ok()) NoteError(status);
@@ -321,6 +405,14 @@ std::vector<SnapshotInfo> TrackedVolume::Core::snapshots() const {
   return infos;
 }
 
+std::vector<SnapshotMark> TrackedVolume::Core::marks() const {
+  const std::shared_lock<std::shared_mutex> lock(chain_mutex_);
+  std::vector<SnapshotMark> marks;
+  marks.reserve(marks_.size());
+  for (const MarkRecord& record : marks_) marks.push_back(record.mark);
+  return marks;
+}
+
 absl::StatusOr<SnapshotInfo> TrackedVolume::Core::FindSnapshot(std::string_view id) const {
   if (absl::Status status = CheckUsable(); !status.ok()) return status;
   const std::shared_lock<std::shared_mutex> lock(chain_mutex_);
@@ -342,13 +434,12 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> TrackedVolume::Core::Delta(
     std::string_view base, std::string_view target) const {
   if (absl::Status status = CheckUsable(); !status.ok()) return status;
   const std::shared_lock<std::shared_mutex> lock(chain_mutex_);
-  const SnapshotRecord* const from = FindRecord(base);
-  if (from == nullptr) return NoSnapshot(base);
+  const absl::StatusOr<std::string> from = NameOfBase(base, records_, marks_);
+  if (!from.ok()) return from.status();
   const SnapshotRecord* const to = FindRecord(target);
   if (to == nullptr) return NoSnapshot(target);
-  if (!from->info.ready) return NotReady(base);
   if (!to->info.ready) return NotReady(target);
-  return chain_->Delta(from->name, to->name);
+  return chain_->Delta(*from, to->name);
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> TrackedVolume::Core::Allocated(
@@ -382,6 +473,7 @@ VolumeStatus TrackedVolume::Core::status() const {
   }
   status.snapshots = records_.size();
   status.copying = copies_.size();
+  status.marks = marks_.size();
   status.exact = replaced_.ok();
   for (const ChangeTracker::Epoch& epoch : tracker_->epochs()) status.exact &= epoch.exact;
   if (const absl::StatusOr<ChangeMap> changes = tracker_->Changes(); changes.ok()) {

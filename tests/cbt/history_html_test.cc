@@ -47,6 +47,7 @@ class MadeChain final : public ChangeChain {
     return all;
   }
   bool Contains(std::string_view) const noexcept override { return true; }
+  std::vector<uint64_t> MapBytes() const override { return std::vector<uint64_t>(count_); }
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Delta(std::string_view,
                                                       std::string_view target) const override {
     ++deltas;
@@ -60,7 +61,9 @@ class MadeChain final : public ChangeChain {
     }
     return MakeExtentCursor(std::move(list), {.capacity = kCapacity, .granularity = kGranularity});
   }
-  absl::Status Append(const ChangeMap&, std::optional<int64_t>) override { return absl::UnimplementedError(""); }
+  absl::Status Append(const ChangeMap&, std::optional<int64_t>) override {
+    return absl::UnimplementedError("");
+  }
   absl::Status Remove(std::string_view) override { return absl::UnimplementedError(""); }
   absl::Status Verify() const override { return absl::OkStatus(); }
 

@@ -26,7 +26,8 @@ class CodesTest(parts.DriverTest):
         self.assertEqual([one.service.type for one in capabilities if one.HasField("service")],
                          [csi.PluginCapability.Service.CONTROLLER_SERVICE,
                           csi.PluginCapability.Service.VOLUME_ACCESSIBILITY_CONSTRAINTS,
-                          csi.PluginCapability.Service.SNAPSHOT_METADATA_SERVICE])
+                          csi.PluginCapability.Service.SNAPSHOT_METADATA_SERVICE,
+                          csi.PluginCapability.Service.SNAPSHOT_ACCESSIBILITY_CONSTRAINTS])
         self.assertTrue(self.client.Probe().ready.value)
         for one in self.client.ControllerGetCapabilities().capabilities:
             self.assertTrue(one.HasField("rpc"))
@@ -290,6 +291,18 @@ class CodesTest(parts.DriverTest):
         folder = os.path.join(self.driver.state, "volumes", volume, "volume", "snapshots")
         self.assertEqual(len(os.listdir(folder)), 1)
 
+    def test_snapshots_are_on_one_node(self):
+        here, there = (csi.Topology(segments={f"topology.{parts.NAME}/node": f"node-{i}"}) for i in (1, 2))
+        volume = make_volume(self.client, "a")
+        self.fails(Code.RESOURCE_EXHAUSTED, self.client.CreateSnapshot, source_volume_id=volume, name="s",
+                   accessibility_requirements=csi.TopologyRequirement(requisite=[there]))
+        taken = self.client.CreateSnapshot(
+            source_volume_id=volume, name="s",
+            accessibility_requirements=csi.TopologyRequirement(requisite=[there, here])).snapshot
+        self.assertEqual(list(taken.accessible_topology), [here])
+        listed = self.client.ListSnapshots().entries[0].snapshot
+        self.assertEqual(list(listed.accessible_topology), [here])
+
     def test_calls_without_meaning_here(self):
         self.fails(Code.UNIMPLEMENTED, self.client.ControllerPublishVolume, volume_id="a")
         self.fails(Code.UNIMPLEMENTED, self.client.ControllerUnpublishVolume, volume_id="a")
@@ -309,8 +322,61 @@ class CodesTest(parts.DriverTest):
         self.fails(Code.NOT_FOUND, self.client.allocated, "unknown")
         self.fails(Code.INVALID_ARGUMENT, self.client.allocated, "")
 
+    def test_a_deleted_snapshot_stays_the_base_of_deltas(self):
+        one, two = make_volume(self.client, "one"), make_volume(self.client, "two")
+        base, middle = make_snapshot(self.client, one, "a"), make_snapshot(self.client, one, "b")
+        other = make_snapshot(self.client, two, "other")
+        target = make_snapshot(self.client, one, "c")
+        for deleted in (base, middle, other):
+            self.client.DeleteSnapshot(snapshot_id=deleted)
+        self.assertEqual([entry.snapshot.snapshot_id for entry in self.client.ListSnapshots().entries], [target])
+        for _ in range(2):
+            self.assertEqual(self.client.delta(base, target), ([], 4 * MIB))
+            self.assertEqual(self.client.delta(middle, target), ([], 4 * MIB))
+            self.fails(Code.NOT_FOUND, self.client.delta, base, middle)
+            self.fails(Code.NOT_FOUND, self.client.delta, other, target)
+            self.fails(Code.NOT_FOUND, self.client.allocated, base)
+            self.fails(Code.NOT_FOUND, self.client.CreateVolume, name="restored",
+                       volume_capabilities=[mount()], volume_content_source=from_snapshot(base))
+            self.driver.stop()
+            self.driver = self.start()
+            self.client = self.driver.client
+        # A volume that was made from a snapshot has a history of its own.
+        made = self.client.CreateVolume(name="made", volume_capabilities=[mount()],
+                                        volume_content_source=from_snapshot(target)).volume.volume_id
+        self.fails(Code.NOT_FOUND, self.client.delta, base, make_snapshot(self.client, made, "of made"))
+        # The last snapshot is deleted: nothing to compare with, until there is another.
+        self.client.DeleteSnapshot(snapshot_id=target)
+        self.fails(Code.NOT_FOUND, self.client.delta, base, target)
+        newest = make_snapshot(self.client, one, "d")
+        for each in (base, middle, target):
+            self.assertEqual(self.client.delta(each, newest), ([], 4 * MIB))
+        # A volume that only its snapshots keep goes with the last of them, marks or not.
+        self.client.DeleteVolume(volume_id=one)
+        self.assertEqual(self.client.delta(base, newest), ([], 4 * MIB))
+        self.client.DeleteSnapshot(snapshot_id=newest)
+        self.assertFalse(os.path.exists(os.path.join(self.driver.state, "volumes", one)))
+
 
 class ProcessTest(parts.DriverTest):
+    def test_marks_are_limited(self):
+        driver = self.start("--marks", 2)
+        volume = make_volume(driver.client, "v")
+        taken = [make_snapshot(driver.client, volume, f"s{i}") for i in range(5)]
+        for snapshot in taken[:4]:
+            driver.client.DeleteSnapshot(snapshot_id=snapshot)
+        for snapshot in taken[:2]:
+            self.fails(Code.NOT_FOUND, driver.client.delta, snapshot, taken[4])
+        for snapshot in taken[2:4]:
+            self.assertEqual(driver.client.delta(snapshot, taken[4]), ([], 4 * MIB))
+        for options in (("--marks", 0), ("--mark-days", 0), ("--mark-bytes", 0)):
+            driver.stop()
+            driver = self.start(*options)
+            more = [make_snapshot(driver.client, volume, f"{options}{i}") for i in range(2)]
+            driver.client.DeleteSnapshot(snapshot_id=more[0])
+            for snapshot in (*taken[2:4], more[0]):
+                self.fails(Code.NOT_FOUND, driver.client.delta, snapshot, more[1])
+
     def test_a_second_driver_is_refused(self):
         self.start()
         for endpoint in ("other.sock", "csi.sock"):

@@ -144,6 +144,32 @@ class HostTest(AttachedCase):
 
         self.written_while(volume, harm)
 
+    def test_na_a_volume_that_grows_keeps_its_size_through_every_end(self):
+        volume = self.volume("a")
+        self.stage(volume, block())
+        self.publish(volume, block())
+        capacity = os.stat(os.path.join(self.driver.state, "volumes", volume, "volume", "data")).st_size
+
+        def harm(writer):
+            nonlocal capacity
+            for pid_of, how in ((self.pid_of_host, signal.SIGKILL), (self.pid_of_host, signal.SIGTERM),
+                                (lambda: self.pid_of_server(volume), signal.SIGKILL)):
+                writer.wait(20)
+                capacity *= 2
+                self.client.ControllerExpandVolume(volume_id=volume, capacity_range=parts.size(capacity))
+                self.client.NodeExpandVolume(volume_id=volume, volume_path=self.target)
+                pid = pid_of()
+                os.kill(pid, how)
+                self.wait_for(lambda pid=pid: not is_running(pid))
+                device = os.open(self.target, os.O_RDWR | os.O_DSYNC)
+                try:
+                    self.assertEqual(os.lseek(device, 0, os.SEEK_END), capacity)
+                    os.pwrite(device, bytes(BLOCK), capacity - BLOCK)
+                finally:
+                    os.close(device)
+
+        self.written_while(volume, harm)
+
     def test_na_the_end_of_the_host_costs_nobody_the_volume(self):
         volume = self.volume("a")
         self.stage(volume, block())

@@ -28,6 +28,12 @@ def lacks():
     return "" if os.path.exists(parts.PLUGIN) else "no plugin of nbdkit"
 
 
+def has_capability(number):
+    with open("/proc/self/status", encoding="ascii") as file:
+        held, = (line.split()[1] for line in file if line.startswith("CapEff:"))
+    return bool(int(held, 16) >> number & 1)
+
+
 def extents_of(blocks):
     found = []
     for at in sorted(blocks):
@@ -199,10 +205,8 @@ class AttachedTest(AttachedCase):
         self.assertEqual(self.client.allocated(snapshots[2])[0], extents_of(set().union(*written)))
         stats = self.client.NodeGetVolumeStats(volume_id=volume, volume_path=self.target)
         self.assertEqual(stats.usage[0].total, 64 * MIB)
-        # While it is attached it neither goes nor grows.
+        # While it is attached it does not go.
         self.fails(Code.FAILED_PRECONDITION, self.client.DeleteVolume, volume_id=volume)
-        self.fails(Code.FAILED_PRECONDITION, self.client.ControllerExpandVolume, volume_id=volume,
-                   capacity_range=size(128 * MIB))
         self.fails(Code.FAILED_PRECONDITION, self.client.NodeUnstageVolume, volume_id=volume,
                    staging_target_path=self.staging)
         self.unpublish(volume)
@@ -256,6 +260,133 @@ class AttachedTest(AttachedCase):
         self.publish(restored, mount())
         with open(os.path.join(self.target, "file"), encoding="ascii") as file:
             self.assertEqual(file.read(), "kept")
+
+    def grow(self, volume, capability, capacity):
+        for _ in range(2):
+            answer = self.client.ControllerExpandVolume(
+                volume_id=volume, capacity_range=size(capacity), volume_capability=capability)
+            self.assertEqual(answer.capacity_bytes, capacity)
+            self.assertTrue(answer.node_expansion_required)
+            self.assertEqual(self.client.NodeExpandVolume(
+                volume_id=volume, volume_path=self.target, volume_capability=capability).capacity_bytes, capacity)
+
+    def test_a_device_grows_while_it_is_used(self):
+        volume = self.volume("a")
+        self.stage(volume, block())
+        self.publish(volume, block())
+        first = make_snapshot(self.client, volume, "first")
+        device = os.open(self.target, os.O_RDWR)
+        try:
+            os.pwrite(device, bytes([1]) * BLOCK, 0)
+            for capacity in (96 * MIB, 128 * MIB):
+                self.grow(volume, block(), capacity)
+                self.assertEqual(os.lseek(device, 0, os.SEEK_END), capacity)
+                # What is new reads as zeros and can be written, to its last byte.
+                self.assertEqual(os.pread(device, BLOCK, capacity - BLOCK), bytes(BLOCK))
+                os.pwrite(device, bytes([2]) * BLOCK, capacity - BLOCK)
+                os.fsync(device)
+        finally:
+            os.close(device)
+        stats = self.client.NodeGetVolumeStats(volume_id=volume, volume_path=self.target)
+        self.assertEqual(stats.usage[0].total, 128 * MIB)
+        second = make_snapshot(self.client, volume, "second")
+        self.assertEqual(self.client.delta(first, second),
+                         (extents_of([0, 96 * MIB // BLOCK - 1, 128 * MIB // BLOCK - 1]), 128 * MIB))
+        self.unpublish(volume)
+        self.unstage(volume)
+
+    def test_a_mounted_file_system_grows(self):
+        for kind in ("ext4", "xfs"):
+            if shutil.which("mkfs." + kind) is None:
+                continue
+            volume = self.volume(kind, 320 * MIB)
+            self.stage(volume, mount(kind))
+            self.publish(volume, mount(kind))
+            before = os.statvfs(self.target)
+            with open(os.path.join(self.target, "file"), "wb") as file:
+                file.write(b"kept")
+                if kind == "xfs" or has_capability(24):  # CAP_SYS_RESOURCE
+                    self.grow(volume, mount(kind), 512 * MIB)
+                    after = os.statvfs(self.target)
+                    self.assertGreater(after.f_blocks, before.f_blocks * 1.4)
+                else:
+                    self.client.ControllerExpandVolume(volume_id=volume, capacity_range=size(512 * MIB))
+                    text = self.fails(Code.FAILED_PRECONDITION, self.client.NodeExpandVolume,
+                                      volume_id=volume, volume_path=self.target)
+                    self.assertIn("when the volume is staged again", text)
+                file.write(b"1" * (MIB * 200))
+            self.unpublish(volume)
+            self.unstage(volume)
+            self.stage(volume, mount(kind))
+            self.publish(volume, mount(kind))
+            with open(os.path.join(self.target, "file"), "rb") as file:
+                self.assertEqual(file.read(5), b"kept1")
+            self.assertGreater(os.statvfs(self.target).f_blocks, before.f_blocks * 1.4)
+            self.unpublish(volume)
+            self.unstage(volume)
+
+    def test_a_snapshot_is_read_without_a_copy(self):
+        volume = self.volume("a", 64 * MIB)
+        self.stage(volume, block())
+        self.publish(volume, block())
+        with open(self.target, "r+b", buffering=0) as device:
+            device.write(bytes([7]) * MIB)
+            os.fsync(device)
+        snapshot = make_snapshot(self.client, volume, "s")
+        self.unpublish(volume)
+        self.unstage(volume)
+        many = block(Mode.MULTI_NODE_READER_ONLY)
+        before = self.client.GetCapacity().available_capacity
+        views = [self.client.CreateVolume(name=name, volume_capabilities=[mode],
+                                          volume_content_source=from_snapshot(snapshot)).volume
+                 for name, mode in (("one", many), ("two", block(Mode.SINGLE_NODE_READER_ONLY)), ("one", many))]
+        self.assertEqual(views[0], views[2])
+        self.assertNotEqual(views[0].volume_id, views[1].volume_id)
+        self.assertEqual(views[0].capacity_bytes, 64 * MIB)
+        self.assertLess(before - self.client.GetCapacity().available_capacity, MIB)
+        one, two = (view.volume_id for view in views[:2])
+        self.attached += [one, two]
+        # It can't be written to, grow, or be the source of others.
+        self.fails(Code.ALREADY_EXISTS, self.client.CreateVolume, name="one", volume_capabilities=[block()],
+                   volume_content_source=from_snapshot(snapshot))
+        self.fails(Code.OUT_OF_RANGE, self.client.CreateVolume, name="larger", volume_capabilities=[many],
+                   volume_content_source=from_snapshot(snapshot), capacity_range=size(65 * MIB))
+        for capability in (many, mount(mode=Mode.MULTI_NODE_READER_ONLY)):
+            self.fails(Code.INVALID_ARGUMENT, self.client.CreateVolume, name="blank", volume_capabilities=[capability])
+        self.fails(Code.FAILED_PRECONDITION, self.client.ControllerExpandVolume, volume_id=one,
+                   capacity_range=size(128 * MIB))
+        self.fails(Code.FAILED_PRECONDITION, make_snapshot, self.client, one, "of view")
+        self.fails(Code.FAILED_PRECONDITION, self.client.CreateVolume, name="clone", volume_capabilities=[block()],
+                   volume_content_source=parts.from_volume(one))
+        self.fails(Code.FAILED_PRECONDITION, self.stage, one, block())
+        self.assertFalse(self.client.ValidateVolumeCapabilities(
+            volume_id=one, volume_capabilities=[block()]).HasField("confirmed"))
+        # The snapshot and its volume go; the data stays until the last reader has gone.
+        self.client.DeleteSnapshot(snapshot_id=snapshot)
+        self.client.DeleteVolume(volume_id=volume)
+        targets = {view: self.target + view for view in (one, two)}
+        for view, target in targets.items():
+            staging = self.staging + view
+            for _ in range(2):
+                self.client.NodeStageVolume(volume_id=view, staging_target_path=staging, volume_capability=many)
+                self.client.NodePublishVolume(volume_id=view, staging_target_path=staging, target_path=target,
+                                              volume_capability=many)
+        for target in targets.values():
+            with open(target, "rb") as device:
+                self.assertEqual(device.read(MIB), bytes([7]) * MIB)
+                self.assertEqual(device.read(MIB), bytes(MIB))
+            with self.assertRaises(OSError), open(target, "r+b", buffering=0) as device:
+                device.write(b"x" * 4096)
+        self.assertEqual(self.client.NodeGetVolumeStats(volume_id=one, volume_path=targets[one]).usage[0].total, 64 * MIB)
+        self.driver.stop()
+        self.driver = self.start()
+        self.client = self.driver.client
+        for view, target in targets.items():
+            self.fails(Code.FAILED_PRECONDITION, self.client.DeleteVolume, volume_id=view)
+            self.client.NodeUnpublishVolume(volume_id=view, target_path=target)
+            self.client.NodeUnstageVolume(volume_id=view, staging_target_path=self.staging + view)
+            self.client.DeleteVolume(volume_id=view)
+        self.assertEqual(os.listdir(os.path.join(self.driver.state, "volumes")), [])
 
     def test_targets(self):
         volume = self.volume("a")

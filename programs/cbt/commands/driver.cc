@@ -42,6 +42,28 @@ void AddDriver(CLI::App& app, Command& command) {
          "Most bytes of all volumes together; 0: no limit")
       ->type_name("BYTES")
       ->default_str("0");
+  sub->add_option("--marks", driver.marks.count,
+                  "How many moments of deleted snapshots a volume keeps, from which deltas can "
+                  "still be asked for")
+      ->type_name("N")
+      ->capture_default_str();
+  sub->add_option_function<uint32_t>(
+         "--mark-days",
+         [&driver](uint32_t days) { driver.marks.age = std::chrono::hours(24) * days; },
+         "For how long after the snapshot was taken")
+      ->type_name("DAYS")
+      ->check(CLI::Range(0, 36'500))
+      ->default_str("45");
+  sub->add_option_function<std::string>(
+         "--mark-bytes",
+         [&driver](const std::string& text) {
+           const absl::StatusOr<uint64_t> bytes = ParseNumber(text, kMaxCapacity);
+           if (!bytes.ok()) throw CLI::ValidationError("--mark-bytes", MessageOf(bytes.status()));
+           driver.marks.bytes = *bytes;
+         },
+         "Most bytes of the change maps that a volume keeps for its marks")
+      ->type_name("BYTES")
+      ->default_str("256M");
   sub->add_option("--http-endpoint", driver.http_endpoint,
                   "Address of /metrics, /healthz, /livez and /readyz; default: none")
       ->type_name("HOST:PORT");

@@ -38,15 +38,15 @@ constexpr uint32_t kHasResend2 = 1U << (39 - 32);  // in flags2
 
 uint64_t Unit(uint64_t bytes) noexcept { return bytes / 512 + (bytes % 512 != 0 ? 1 : 0); }
 
-fuse_attr AttributesOf(uint64_t node, const FuseSession& session) noexcept {
+fuse_attr AttributesOf(uint64_t node, uint64_t size, bool read_only) noexcept {
   fuse_attr attributes = {};
   attributes.ino = node;
   attributes.nlink = 1;
   attributes.blksize = 4096;
   if (node == kFileNode) {
-    attributes.size = session.size;
-    attributes.blocks = Unit(session.size);
-    attributes.mode = S_IFREG | (session.read_only ? 0400U : 0600U);
+    attributes.size = size;
+    attributes.blocks = Unit(size);
+    attributes.mode = S_IFREG | (read_only ? 0400U : 0600U);
   } else {
     attributes.mode = S_IFDIR | 0500U;
   }
@@ -151,7 +151,10 @@ absl::StatusOr<std::unique_ptr<FuseDisk>> FuseDisk::Adopt(const OwnedDescriptor&
 }
 
 FuseDisk::FuseDisk(OwnedDescriptor connection, const FuseSession& session, std::string socket)
-    : connection_(std::move(connection)), session_(session), socket_(std::move(socket)) {}
+    : connection_(std::move(connection)),
+      session_(session),
+      size_(session.size),
+      socket_(std::move(socket)) {}
 
 FuseDisk::~FuseDisk() { Stop(); }
 
@@ -173,7 +176,30 @@ absl::StatusOr<OwnedDescriptor> FuseDisk::Duplicate() const {
   return copy;
 }
 
-FuseSession FuseDisk::session() const { return session_; }
+FuseSession FuseDisk::session() const {
+  FuseSession session = session_;
+  session.size = size_.load();
+  return session;
+}
+
+absl::Status FuseDisk::Grow(uint64_t size) {
+  uint64_t before = size_.load();
+  while (before < size && !size_.compare_exchange_weak(before, size)) {
+  }
+  struct {
+    fuse_out_header header;
+    fuse_notify_inval_inode_out inode;
+  } notice = {};
+  notice.header = {.len = sizeof(notice), .error = FUSE_NOTIFY_INVAL_INODE, .unique = 0};
+  // Attributes only, no data.
+  notice.inode = {.ino = kFileNode, .off = -1, .len = 0};
+  // Without the inode in its cache the kernel asks anyway.
+  if (Retry([&] { return ::write(connection_.number(), &notice, sizeof(notice)); }) < 0 &&
+      errno != ENOENT) {
+    return FileError("/dev/fuse", errno);
+  }
+  return absl::OkStatus();
+}
 
 absl::Status FuseDisk::Negotiate() {
   Worker worker(socket_, stop_);
@@ -276,6 +302,7 @@ void FuseDisk::Reply(uint64_t unique, int error, std::span<const uint8_t> body) 
 void FuseDisk::Handle(Worker& worker, size_t bytes) {
   if (bytes < sizeof(fuse_in_header)) return;
   const auto header = worker.Read<fuse_in_header>(0);
+  const uint64_t size = size_.load();
   const size_t body = sizeof(header);
   const auto fail = [&](int error) { Reply(header.unique, error, {}); };
   // Of a request to the server: 0, an error, or no answer.
@@ -290,7 +317,7 @@ void FuseDisk::Handle(Worker& worker, size_t bytes) {
     case FUSE_READ: {
       const auto request = worker.Read<fuse_read_in>(body);
       if (request.size > kMaxBytes) return fail(EINVAL);
-      const uint64_t left = session_.size - std::min(session_.size, request.offset);
+      const uint64_t left = size - std::min(size, request.offset);
       const std::span<uint8_t> data(worker.buffer.data(), std::min<uint64_t>(left, request.size));
       return finish(data.empty() ? 0 : worker.server.Read(request.offset, data), data);
     }
@@ -299,7 +326,7 @@ void FuseDisk::Handle(Worker& worker, size_t bytes) {
       const size_t at = body + sizeof(request);
       if (session_.read_only) return fail(EROFS);
       if (bytes < at || request.size > bytes - at) return fail(EINVAL);
-      if (request.offset > session_.size || request.size > session_.size - request.offset) {
+      if (request.offset > size || request.size > size - request.offset) {
         return fail(EFBIG);
       }
       const std::span<const uint8_t> data(&worker.buffer[at], request.size);
@@ -313,7 +340,7 @@ void FuseDisk::Handle(Worker& worker, size_t bytes) {
       const uint32_t mode = request.mode & ~uint32_t{FALLOC_FL_KEEP_SIZE};
       if (session_.read_only) return fail(EROFS);
       if (mode != FALLOC_FL_PUNCH_HOLE && mode != FALLOC_FL_ZERO_RANGE) return fail(EOPNOTSUPP);
-      if (request.offset > session_.size || request.length > session_.size - request.offset) {
+      if (request.offset > size || request.length > size - request.offset) {
         return fail(EFBIG);
       }
       return finish(worker.server.Zero(request.offset, request.length,
@@ -330,7 +357,7 @@ void FuseDisk::Handle(Worker& worker, size_t bytes) {
       entry.nodeid = kFileNode;
       entry.entry_valid = kForEver;
       entry.attr_valid = kForEver;
-      entry.attr = AttributesOf(kFileNode, session_);
+      entry.attr = AttributesOf(kFileNode, size, session_.read_only);
       return Reply(header.unique, 0, BytesOf(entry));
     }
     case FUSE_GETATTR:
@@ -342,7 +369,7 @@ void FuseDisk::Handle(Worker& worker, size_t bytes) {
       }
       fuse_attr_out answer = {};
       answer.attr_valid = kForEver;
-      answer.attr = AttributesOf(header.nodeid, session_);
+      answer.attr = AttributesOf(header.nodeid, size, session_.read_only);
       return Reply(header.unique, 0, BytesOf(answer));
     }
     case FUSE_OPEN: {
@@ -364,7 +391,7 @@ void FuseDisk::Handle(Worker& worker, size_t bytes) {
       fuse_statfs_out answer = {};
       answer.st.bsize = 4096;
       answer.st.frsize = 4096;
-      answer.st.blocks = session_.size / 4096;
+      answer.st.blocks = size / 4096;
       answer.st.files = 1;
       answer.st.namelen = 255;
       return Reply(header.unique, 0, BytesOf(answer));

@@ -65,6 +65,11 @@ class FuseDisk {
   // read has been answered. Waits for requests that the server is at.
   void Stop();
 
+  // The volume has at least `size` bytes, and the file from here on as well; it never gets smaller.
+  // The kernel learns of it when it next looks at the file's attributes.
+  // Errors: as FileError(), where the kernel goes on with the attributes that it has.
+  absl::Status Grow(uint64_t size);
+
   // A duplicate, for another process to keep. Errors: as FileError().
   absl::StatusOr<OwnedDescriptor> Duplicate() const;
   FuseSession session() const;
@@ -88,7 +93,8 @@ class FuseDisk {
   void Reply(uint64_t unique, int error, std::span<const uint8_t> body) const;
 
   const OwnedDescriptor connection_;
-  FuseSession session_;
+  FuseSession session_;  // but for the size
+  std::atomic<uint64_t> size_;
   const std::string socket_;
   StopSignal stop_;
   std::atomic<bool> abandoned_ = false;

@@ -70,6 +70,16 @@ absl::Status HostClient::Serve(const ServeRequest& request) const {
                .descriptor = {}});
 }
 
+absl::Status HostClient::Grow(const std::string& volume, uint64_t size) const {
+  absl::Status grown =
+      Call({.fields = {{"do", "grow"}, {"volume", volume}, {"size", absl::StrCat(size)}},
+            .descriptor = {}});
+  if (!absl::IsUnimplemented(grown)) return grown;
+  return absl::FailedPreconditionError(
+      "the volume host is of an earlier version, which can't let an attached volume grow: restart "
+      "it, or unstage the volume");
+}
+
 absl::Status HostClient::Stop(const std::string& volume) const {
   return Call({.fields = {{"do", "stop"}, {"volume", volume}}, .descriptor = {}});
 }

@@ -50,6 +50,7 @@ class HostClient {
 
   // As VolumeHost's. UNAVAILABLE while no host answers.
   absl::Status Serve(const ServeRequest& request) const;
+  absl::Status Grow(const std::string& volume, uint64_t size) const;
   absl::Status Stop(const std::string& volume) const;
 
   enum class File : uint8_t {

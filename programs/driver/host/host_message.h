@@ -3,6 +3,7 @@
 //
 //   driver                                   host
 //   serve VOLUME FILE READ_ONLY AGAIN  ->    CODE MESSAGE
+//   grow VOLUME SIZE                   ->    CODE MESSAGE
 //   stop VOLUME                        ->    CODE MESSAGE
 //   give VOLUME SESSION + descriptor   ->    (none)        what an earlier host has left
 //   keep                               ->    what is attached, then ready, and for as long as the
@@ -11,7 +12,7 @@
 //                                            dropped VOLUME
 //                                            state VOLUME SERVING FAILED RESTARTS ERROR
 //
-// serve and stop are UNAVAILABLE until a driver keeps.
+// serve, grow and stop are UNAVAILABLE until a driver keeps.
 //
 // The two may be of different versions during an upgrade: unknown fields are ignored, and an
 // unknown request fails with UNIMPLEMENTED.

@@ -18,7 +18,9 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/absl_view.h"
 #include "base/descriptor.h"
 #include "base/file_io.h"
 #include "programs/driver/host/host_message.h"
@@ -256,7 +258,7 @@ class HostServer::Core {
         const absl::StatusOr<FuseSession> session = DecodeSession(*request);
         if (session.ok()) host_.Give(volume, *session, std::move(request->descriptor));
         continue;
-      } else if (!kept_ && (verb == "serve" || verb == "stop")) {
+      } else if (!kept_ && (verb == "serve" || verb == "grow" || verb == "stop")) {
         // It may have to give back what an earlier host has left, which must not be begun anew.
         answer = EncodeStatus(
             absl::UnavailableError("no driver keeps what this volume host attaches; call again"));
@@ -265,6 +267,11 @@ class HostServer::Core {
                                            .file = !request->Get("file").empty(),
                                            .read_only = !request->Get("read_only").empty(),
                                            .again = !request->Get("again").empty()}));
+      } else if (verb == "grow") {
+        uint64_t size = 0;
+        answer = EncodeStatus(absl::SimpleAtoi(AbslView(request->Get("size")), &size)
+                                  ? host_.Grow(volume, size)
+                                  : absl::InvalidArgumentError("size: is no number"));
       } else if (verb == "stop") {
         answer = EncodeStatus(host_.Stop(volume));
       } else {

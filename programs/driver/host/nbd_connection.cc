@@ -56,10 +56,15 @@ bool NbdConnection::Ready() {
 }
 
 template <typename Request>
-int NbdConnection::Do(Request request) {
+int NbdConnection::Do(uint64_t end, Request request) {
   const auto latest = std::chrono::steady_clock::now() + kMaxEnding;
   for (;;) {
     if (!Connect()) return kAbandoned;
+    if (const int64_t size = ::nbd_get_size(handle_.get());
+        size >= 0 && static_cast<uint64_t>(size) < end) {
+      handle_.reset();
+      if (!Connect()) return kAbandoned;
+    }
     if (request(handle_.get()) == 0) return 0;
     const int error = ::nbd_get_errno();
     const bool lost = ::nbd_aio_is_dead(handle_.get()) != 0 ||
@@ -72,27 +77,28 @@ int NbdConnection::Do(Request request) {
 }
 
 int NbdConnection::Read(uint64_t offset, std::span<uint8_t> bytes) {
-  return Do([&](nbd_handle* handle) {
+  return Do(offset + bytes.size(), [&](nbd_handle* handle) {
     return ::nbd_pread(handle, bytes.data(), bytes.size(), offset, 0);
   });
 }
 
 int NbdConnection::Write(uint64_t offset, std::span<const uint8_t> bytes) {
-  return Do([&](nbd_handle* handle) {
+  return Do(offset + bytes.size(), [&](nbd_handle* handle) {
     return ::nbd_pwrite(handle, bytes.data(), bytes.size(), offset, 0);
   });
 }
 
 int NbdConnection::Flush() {
-  return Do([](nbd_handle* handle) { return ::nbd_flush(handle, 0); });
+  return Do(0, [](nbd_handle* handle) { return ::nbd_flush(handle, 0); });
 }
 
 int NbdConnection::Zero(uint64_t offset, uint64_t length, bool allocate) {
   const uint32_t flags = allocate ? LIBNBD_CMD_FLAG_NO_HOLE : 0;
   while (length > 0) {
     const uint64_t piece = std::min(length, kMaxZero);
-    const int error =
-        Do([&](nbd_handle* handle) { return ::nbd_zero(handle, piece, offset, flags); });
+    const int error = Do(offset + piece, [&](nbd_handle* handle) {
+      return ::nbd_zero(handle, piece, offset, flags);
+    });
     if (error != 0) return error;
     offset += piece;
     length -= piece;

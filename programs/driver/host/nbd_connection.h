@@ -38,7 +38,9 @@ class NbdConnection {
   // has returned true is rarely left unanswered. False because of the stop signal.
   bool Ready();
 
-  // Each returns 0, an error number of the server's, or kAbandoned. Offsets and lengths in bytes.
+  // Each returns 0, an error number of the server's, or kAbandoned. Offsets and lengths in bytes. A
+  // connection has the size that the volume had when it was made: for what is beyond, another one
+  // is.
   int Read(uint64_t offset, std::span<uint8_t> bytes);
   int Write(uint64_t offset, std::span<const uint8_t> bytes);
   int Flush();
@@ -46,8 +48,9 @@ class NbdConnection {
   int Zero(uint64_t offset, uint64_t length, bool allocate);
 
  private:
+  // `end`: of what the request is about, bytes.
   template <typename Request>
-  int Do(Request request);
+  int Do(uint64_t end, Request request);
   bool Connect();
 
   const std::string path_;

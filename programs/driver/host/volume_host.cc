@@ -64,6 +64,25 @@ class VolumeHost::Attached {
     return Begin(request);
   }
 
+  absl::Status Grow(uint64_t size) {
+    const std::shared_ptr<FuseDisk> shown = disk();
+    if (shown == nullptr || shown->ended() || shown->session().size >= size) {
+      return absl::OkStatus();
+    }
+    const absl::StatusOr<uint64_t> served = SizeOf(socket());
+    if (!served.ok()) return served.status();
+    if (*served < size) {
+      return absl::OutOfRangeError(
+          absl::StrCat("the volume has ", *served, " bytes, its file can't have ", size));
+    }
+    // The driver, which keeps the session, knows first: a host that goes on with it must not have a
+    // smaller file than the kernel knows of.
+    FuseSession grown = shown->session();
+    grown.size = size;
+    ReportSession(grown);
+    return shown->Grow(size);
+  }
+
   absl::Status Stop() {
     const std::string directory = host_.paths_.FuseDirectory(volume_);
     const std::optional<VolumeHealth> known = SettledHealth();
@@ -436,6 +455,18 @@ absl::Status VolumeHost::Serve(const ServeRequest& request) {
   }
   Forget(request.volume, std::move(attached));
   return served;
+}
+
+absl::Status VolumeHost::Grow(const std::string& volume, uint64_t size) {
+  std::shared_ptr<Attached> attached = FindOrAdd(volume);
+  absl::Status grown;
+  {
+    const std::lock_guard lock(attached->mutex);
+    grown = attached->Grow(size);
+    if (attached->wanted()) return grown;
+  }
+  Forget(volume, std::move(attached));
+  return grown;
 }
 
 absl::Status VolumeHost::Stop(const std::string& volume) {

@@ -77,6 +77,10 @@ class VolumeHost {
   // Errors: those of VolumeServer::Start() and FuseDisk::Mount(); DATA_LOSS with `again` if there
   //         is nothing to go on with. With `again`, the health has them too.
   absl::Status Serve(const ServeRequest& request);
+  // Lets the volume's file have `size` bytes, which the volume has already. OK if it has no file,
+  // or one that is not smaller. Errors: UNAVAILABLE while it is not served, OUT_OF_RANGE if the
+  // volume is smaller.
+  absl::Status Grow(const std::string& volume, uint64_t size);
   // Everything that was written to it must be flushed. OK if it is not attached.
   // Errors: FAILED_PRECONDITION while it is in use.
   absl::Status Stop(const std::string& volume);

@@ -1,5 +1,6 @@
 #include "programs/driver/node/attachment.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,13 +55,20 @@ absl::StatusOr<std::string> Attachment::Choose(DeviceKind kind) {
 
 std::vector<std::string> Attachment::Find(const std::string& id) const {
   std::vector<std::string> devices = NbdDevicesOf(paths_.NbdSocket(id));
-  const std::vector<std::string> loops = LoopDevicesOf(paths_.FuseFile(id));
-  devices.insert(devices.end(), loops.begin(), loops.end());
+  for (const std::string& file : {paths_.FuseFile(id), paths_.ViewFile(id)}) {
+    const std::vector<std::string> loops = LoopDevicesOf(file);
+    devices.insert(devices.end(), loops.begin(), loops.end());
+  }
   return devices;
 }
 
+bool Attachment::IsView(const std::string& id) const {
+  return ::access(paths_.ViewFile(id).c_str(), F_OK) == 0;
+}
+
 bool Attachment::IsOurs(const std::string& id, const std::string& device) const {
-  return IsNbdDeviceOf(device, paths_.NbdSocket(id)) || IsLoopDeviceOf(device, paths_.FuseFile(id));
+  return IsNbdDeviceOf(device, paths_.NbdSocket(id)) ||
+         IsLoopDeviceOf(device, paths_.FuseFile(id)) || IsLoopDeviceOf(device, paths_.ViewFile(id));
 }
 
 absl::StatusOr<AttachedDevice> Attachment::Hold(const std::string& id,
@@ -79,6 +87,7 @@ absl::StatusOr<bool> Attachment::IsServed(const std::string& id) const {
 }
 
 absl::StatusOr<bool> Attachment::IsAlive(const std::string& id) const {
+  if (IsView(id)) return true;
   const absl::StatusOr<bool> mounted = IsMounted(paths_.FuseDirectory(id));
   if (!mounted.ok()) return mounted.status();
   if (!*mounted) return IsServed(id);
@@ -122,6 +131,11 @@ absl::Status Attachment::ServeAgain(const std::string& id, const NodeRecord& nod
 }
 
 absl::StatusOr<AttachedDevice> Attachment::Attach(const std::string& id, NodeRecord& node) const {
+  if (IsView(id)) {
+    absl::StatusOr<AttachedDevice> found = DeviceToUse(id);
+    if (!absl::IsNotFound(found.status())) return found;
+    return AttachFile(id, paths_.ViewFile(id), /*read_only=*/true);
+  }
   // A device above a server that has died fails every request, and is made anew.
   const absl::StatusOr<bool> alive = IsAlive(id);
   if (!alive.ok()) return alive.status();
@@ -147,9 +161,14 @@ absl::StatusOr<AttachedDevice> Attachment::Attach(const std::string& id, NodeRec
       return shown;
     }
   }
-  std::vector<std::string> command = {"losetup", "--find", "--show", "--direct-io=on",
-                                      paths_.FuseFile(id)};
-  if (node.read_only) command.emplace_back("--read-only");
+  return AttachFile(id, paths_.FuseFile(id), node.read_only);
+}
+
+absl::StatusOr<AttachedDevice> Attachment::AttachFile(const std::string& id,
+                                                      const std::string& file,
+                                                      bool read_only) const {
+  std::vector<std::string> command = {"losetup", "--find", "--show", "--direct-io=on", file};
+  if (read_only) command.emplace_back("--read-only");
   const absl::StatusOr<std::string> loop = CallProgram(command);
   if (!loop.ok()) return loop.status();
   return HoldToUse(id, *loop);
@@ -198,6 +217,25 @@ absl::StatusOr<AttachedDevice> Attachment::DeviceOf(const std::string& id) const
   return only;
 }
 
+absl::Status Attachment::Grow(const std::string& id, uint64_t capacity) const {
+  const absl::StatusOr<AttachedDevice> device = DeviceOf(id);
+  if (!device.ok()) return device.status();
+  absl::StatusOr<uint64_t> size = device->Size();
+  if (!size.ok()) return size.status();
+  if (*size >= capacity) return absl::OkStatus();
+  if (absl::Status grown = host_.Grow(id, capacity); !grown.ok()) return grown;
+  // The kernel's idea of the file's size is what the device gets.
+  struct stat file = {};
+  const std::string path = paths_.FuseFile(id);
+  if (::stat(path.c_str(), &file) != 0) return FileError(path, errno);
+  if (absl::Status grown = device->Grow(); !grown.ok()) return grown;
+  size = device->Size();
+  if (!size.ok()) return size.status();
+  if (*size >= capacity) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(device->path(), ": can't grow while it is attached; unstage the volume"));
+}
+
 absl::Status Attachment::DetachDevice(const std::string& id, const std::string& path,
                                       bool alive) const {
   const bool is_loop = path.starts_with("/dev/loop");
@@ -229,7 +267,7 @@ absl::Status Attachment::Detach(const std::string& id) const {
   for (const std::string& device : Find(id)) {
     if (absl::Status detached = DetachDevice(id, device, *alive); !detached.ok()) return detached;
   }
-  return host_.Stop(id);
+  return IsView(id) ? absl::OkStatus() : host_.Stop(id);
 }
 
 }  // namespace cbt::driver

@@ -59,11 +59,17 @@ class Attachment {
   // Serves a volume again that is attached. Nothing else is changed: what has ended stays so until
   // the volume is staged again. Errors: DATA_LOSS if its device has.
   absl::Status ServeAgain(const std::string& id, const NodeRecord& node) const;
+  // Lets the volume's device have the `capacity` bytes that the volume has.
+  // Errors: as DeviceOf(); FAILED_PRECONDITION if its device can't grow.
+  absl::Status Grow(const std::string& id, uint64_t capacity) const;
   // OK if it is not attached. What was written to the device is in the volume afterwards. Touches
   // no device that is not provably this volume's.
   absl::Status Detach(const std::string& id) const;
 
  private:
+  bool IsView(const std::string& id) const;
+  absl::StatusOr<AttachedDevice> AttachFile(const std::string& id, const std::string& file,
+                                            bool read_only) const;
   std::vector<std::string> Find(const std::string& id) const;
   bool IsOurs(const std::string& id, const std::string& device) const;
   // Proven to be the volume's while it is held open.

@@ -113,6 +113,18 @@ absl::Status AttachedDevice::Flush() const {
   return ::fsync(file_.number()) == 0 ? absl::OkStatus() : FileError(path_, errno);
 }
 
+absl::StatusOr<uint64_t> AttachedDevice::Size() const {
+  uint64_t bytes = 0;
+  if (::ioctl(file_.number(), BLKGETSIZE64, &bytes) != 0) return FileError(path_, errno);
+  return bytes;
+}
+
+absl::Status AttachedDevice::Grow() const {
+  if (!path_.starts_with("/dev/loop")) return absl::OkStatus();
+  return ::ioctl(file_.number(), LOOP_SET_CAPACITY, 0) == 0 ? absl::OkStatus()
+                                                            : FileError(path_, errno);
+}
+
 absl::Status AttachedDevice::Discard() const {
   // file_ holds the number, so the path still leads to this device.
   const OwnedDescriptor writable(OpenFile(path_, O_RDWR | O_CLOEXEC | O_NONBLOCK));

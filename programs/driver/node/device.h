@@ -28,6 +28,10 @@ class AttachedDevice {
   // Returns once everything written to the device is in the volume. Not what a file system on it
   // holds back.
   absl::Status Flush() const;
+  // Bytes. Errors: as FileError().
+  absl::StatusOr<uint64_t> Size() const;
+  // Lets a loop device have all of its file; nothing for other devices. Errors: as FileError().
+  absl::Status Grow() const;
   // Discards everything on the device. Errors: as FileError(), also if it can't be discarded.
   absl::Status Discard() const;
   // A loop device that was detached while others had it open goes with the last of them, and its

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/absl_view.h"
 #include "base/descriptor.h"
 #include "base/file_io.h"
 #include "programs/driver/system/program.h"
@@ -125,9 +126,17 @@ absl::Status GrowUnmounted(const std::string& device, const std::string& file_sy
   return IsExt(file_system) ? GrowExt(device) : absl::OkStatus();
 }
 
-absl::Status GrowMounted(const std::string& path, const std::string& file_system) {
-  if (IsExt(file_system)) return absl::OkStatus();
-  return CallProgram({"xfs_growfs", path}, kFormatTime).status();
+absl::Status GrowMounted(const std::string& device, const std::string& path,
+                         const std::string& file_system) {
+  if (!IsExt(file_system)) return CallProgram({"xfs_growfs", path}, kFormatTime).status();
+  const absl::StatusOr<ProgramResult> grown = RunProgram({"resize2fs", device}, kFormatTime);
+  if (!grown.ok() || grown->exit_status == 0) return grown.status();
+  constexpr std::string_view kRemedy =
+      "; a driver without CAP_SYS_RESOURCE can't let a mounted file system grow: it does when the "
+      "volume is staged again";
+  const bool denied = grown->output.find("Permission denied") != std::string::npos;
+  return absl::FailedPreconditionError(
+      absl::StrCat("resize2fs: ", grown->output, AbslView(denied ? kRemedy : "")));
 }
 
 }  // namespace cbt::driver

@@ -27,8 +27,10 @@ absl::Status MakeFileSystemOn(const std::string& device, const std::string& file
 
 // Lets a file system that is not mounted have all of its device, if it is one that can grow then.
 absl::Status GrowUnmounted(const std::string& device, const std::string& file_system);
-// The same for one that is mounted at `path`, if it is one that can grow only there.
-absl::Status GrowMounted(const std::string& path, const std::string& file_system);
+// The same for one that is mounted at `path`. XFS grows only there; ext2 to ext4 need
+// CAP_SYS_RESOURCE for it.
+absl::Status GrowMounted(const std::string& device, const std::string& path,
+                         const std::string& file_system);
 
 }  // namespace cbt::driver
 

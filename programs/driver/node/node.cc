@@ -169,6 +169,11 @@ absl::Status Node::Stage(const std::string& id, const std::string& staging, cons
   if (absl::Status known = CheckFileSystem(usage.file_system); !known.ok()) return known;
   absl::StatusOr<Locked> locked = Lock(id);
   if (!locked.ok()) return locked.status();
+  const bool view = locked->volume.record.view;
+  if (view && (!usage.read_only || !usage.block)) {
+    return absl::FailedPreconditionError(
+        "the volume is a snapshot that is only read, as a block device");
+  }
   std::optional<NodeRecord> node = locked->volume.node;
   if (node.has_value()) {
     if (node->staging_path != staging) {
@@ -178,7 +183,8 @@ absl::Status Node::Stage(const std::string& id, const std::string& staging, cons
       return absl::AlreadyExistsError("the volume is staged there in another way");
     }
   } else {
-    absl::StatusOr<std::string> nbd = Attachment::Choose(options_.device);
+    // The kernel serves a view by itself.
+    absl::StatusOr<std::string> nbd = view ? std::string() : Attachment::Choose(options_.device);
     if (!nbd.ok()) return nbd.status();
     node = NodeRecord{.staging_path = staging,
                       .block = usage.block,
@@ -297,7 +303,8 @@ absl::Status Node::MountFileSystem(const Volume& volume, const NodeRecord& node,
     if (!done.ok()) return done.status();
   }
   // A volume may be larger than the one that its file system was made for.
-  return node.read_only ? absl::OkStatus() : GrowMounted(node.staging_path, node.file_system);
+  const bool grows = node.file_system == "xfs" && !node.read_only;
+  return grows ? GrowMounted(device.path(), node.staging_path, node.file_system) : absl::OkStatus();
 }
 
 absl::Status Node::Unstage(const std::string& id, const std::string& staging) {
@@ -427,13 +434,20 @@ absl::StatusOr<uint64_t> Node::Expand(const std::string& id, const std::string& 
   if (!locked.ok()) return locked.status();
   const std::optional<NodeRecord>& node = locked->volume.node;
   if (!node.has_value()) return absl::NotFoundError("the volume is not at " + path);
+  const uint64_t capacity = locked->volume.record.capacity;
+  if (absl::Status grown = attachment_.Grow(id, capacity); !grown.ok()) return grown;
   const absl::StatusOr<AttachedDevice> device = attachment_.DeviceOf(id);
   if (!device.ok()) return device.status();
   if (!node->block) {
-    if (absl::Status grown = MountFileSystem(locked->volume, *node, *device); !grown.ok())
-      return grown;
+    if (absl::Status mounted = MountFileSystem(locked->volume, *node, *device); !mounted.ok()) {
+      return mounted;
+    }
+    if (!node->read_only) {
+      const absl::Status grown = GrowMounted(device->path(), node->staging_path, node->file_system);
+      if (!grown.ok()) return grown;
+    }
   }
-  return locked->volume.record.capacity;
+  return capacity;
 }
 
 absl::Status Node::Flush(const Volume& volume) const {

@@ -60,6 +60,9 @@ absl::StatusOr<std::vector<uint8_t>> ReadRecord(const Folder& folder, const std:
   return folder.Read(file, kMaxRecordBytes);
 }
 
+// A view takes no space of its own.
+uint64_t OwnBytes(const VolumeRecord& record) { return record.view ? 0 : record.capacity; }
+
 }  // namespace
 
 // Never reused: with 96 random bits, two of a billion ids are equal with a chance of 1 in 10^11.
@@ -156,7 +159,7 @@ absl::Status Catalog::Load(const std::string& id) {
   }
   volume.snapshots = snapshots->size();
   for (Snapshot& snapshot : *snapshots) Index(std::move(snapshot));
-  provisioned_ += volume.record.capacity;
+  provisioned_ += OwnBytes(volume.record);
   if (!volume.record.removed) volume_names_[volume.record.name] = id;
   volumes_[id] = std::move(volume);
   return absl::OkStatus();
@@ -340,7 +343,7 @@ absl::Status Catalog::AddVolume(const std::string& id, const VolumeRecord& recor
   const std::lock_guard lock(mutex_);
   volumes_[id] = {.id = id, .record = record, .claimed = claimed};
   volume_names_[record.name] = id;
-  provisioned_ += record.capacity;
+  provisioned_ += OwnBytes(record);
   return absl::OkStatus();
 }
 
@@ -359,7 +362,7 @@ absl::Status Catalog::ChangeVolume(const std::string& id, const VolumeRecord& re
   }
   const std::lock_guard lock(mutex_);
   VolumeRecord& kept = volumes_.at(id).record;
-  provisioned_ += record.capacity - kept.capacity;
+  provisioned_ += OwnBytes(record) - OwnBytes(kept);
   if (record.removed && !kept.removed) volume_names_.erase(kept.name);
   kept = record;
   return absl::OkStatus();
@@ -375,7 +378,7 @@ absl::Status Catalog::DropVolume(const std::string& id) {
   if (absl::Status synced = SyncFolder(FolderOf(id)); !synced.ok()) return synced;
   const std::lock_guard lock(mutex_);
   const auto found = volumes_.find(id);
-  provisioned_ -= found->second.record.capacity;
+  provisioned_ -= OwnBytes(found->second.record);
   if (!found->second.record.removed) volume_names_.erase(found->second.record.name);
   volumes_.erase(found);
   for (const std::string& snapshot : snapshots_of_[id]) {

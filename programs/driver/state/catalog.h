@@ -7,6 +7,7 @@
 //     NODE                   where it is attached and mounted, while it is
 //     names/SNAPSHOT         a snapshot's name and moment, see record.h
 //     volume/                the TrackedVolume
+//     ID.view                instead of it: the data of a snapshot, which is read only
 //     control.sock, nbd.sock sockets of the process that serves it, while it is attached
 //
 // Every change is a file that is written aside and renamed, or removed, and on disk before the
@@ -105,7 +106,7 @@ class Catalog {
   std::vector<Volume> AllVolumes() const;
   // In every state.
   std::vector<Snapshot> SnapshotsOf(std::string_view volume_id) const;
-  // The sum of the capacities of all volumes, bytes.
+  // The sum of the capacities of all volumes but views, bytes.
   uint64_t provisioned() const;
 
   // Makes a folder for a new volume, and returns its id. Until AddVolume() it holds no volume, and

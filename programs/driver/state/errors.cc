@@ -44,6 +44,11 @@ absl::Status OkIfNotFound(const absl::Status& absent) {
   return absl::IsNotFound(absent) ? absl::OkStatus() : absent;
 }
 
+absl::Status OnlyRead() {
+  return absl::FailedPreconditionError(
+      "the volume is a snapshot that is only read: make a volume from the snapshot instead");
+}
+
 absl::Status Lost(const Snapshot& snapshot) {
   const int64_t created_ns = snapshot.record.cut->created_ns;
   return absl::DataLossError(absl::StrCat(

@@ -15,6 +15,9 @@ absl::Status CheckName(const std::string& name);
 // What a call returns whose purpose is that something is not there.
 absl::Status OkIfNotFound(const absl::Status& absent);
 
+// FAILED_PRECONDITION: the volume is a view.
+absl::Status OnlyRead();
+
 // DATA_LOSS: the snapshot was taken and is gone.
 absl::Status Lost(const Snapshot& snapshot);
 

@@ -40,6 +40,8 @@ struct VolumeRecord {
   // Written before the event that it announces: after a crash, a volume never counts as emptier
   // than it is.
   Content content = Content::kUsed;
+  // It is a snapshot's own data, to be read only; nothing was copied.
+  bool view = false;
 
   friend bool operator==(const VolumeRecord&, const VolumeRecord&) = default;
 };

@@ -62,7 +62,7 @@ void Store::Recover() {
       }
       continue;
     }
-    LoadSnapshots(volume.id);
+    if (!volume.record.view) LoadSnapshots(volume.id);
     RemoveIfUnused(volume.id);
     if (volume.record.removed) AddRemoved(volume.id);
   }
@@ -139,11 +139,19 @@ absl::StatusOr<Volume> Store::CreateVolume(const VolumeRequest& request,
     if (found->record.source != request.source) {
       return absl::AlreadyExistsError("a volume of this name was made from another source");
     }
+    if (found->record.view != request.view) {
+      return absl::AlreadyExistsError(
+          found->record.view ? "a volume of this name exists, to be read only"
+                             : "a volume of this name exists, which can be written to");
+    }
     if (!Fits(found->record.capacity, request.range)) {
       return absl::AlreadyExistsError(
           absl::StrCat("a volume of this name exists with ", found->record.capacity, " bytes"));
     }
-    if (absl::Status same = CheckGranularity(*found, request.granularity); !same.ok()) return same;
+    if (!request.view) {
+      const absl::Status same = CheckGranularity(*found, request.granularity);
+      if (!same.ok()) return same;
+    }
     if (!found->claimed) {
       if (absl::Status claimed = catalog_->ClaimVolume(found->id); !claimed.ok()) return claimed;
       clones_.End(request.name);
@@ -176,7 +184,35 @@ absl::StatusOr<Volume> Store::MakeFromSnapshot(const VolumeRequest& request) {
   const absl::StatusOr<std::string> image = (*reader)->PathOf(id);
   if (absl::IsNotFound(image.status())) return Lost(*snapshot);  // its file was removed
   if (!image.ok()) return image.status();
-  return MakeVolume(request, snapshot->record.cut->size, *image);
+  const uint64_t size = snapshot->record.cut->size;
+  return request.view ? MakeView(request, size, *image) : MakeVolume(request, size, *image);
+}
+
+absl::StatusOr<Volume> Store::MakeView(const VolumeRequest& request, uint64_t size,
+                                       const std::string& image) {
+  if (!Fits(size, request.range)) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "capacity_range: a volume that is only read has its snapshot's size, ", size, " bytes"));
+  }
+  const absl::StatusOr<std::string> id = catalog_->NewVolume();
+  if (!id.ok()) return id.status();
+  const std::string file = catalog_->paths().ViewFile(*id);
+  absl::Status made;
+  if (::link(image.c_str(), file.c_str()) != 0) made = FileError(file, errno);
+  if (made.ok()) {
+    made = catalog_->AddVolume(*id,
+                               {.name = request.name,
+                                .capacity = size,
+                                .source = request.source,
+                                .content = Content::kUsed,
+                                .view = true},
+                               /*claimed=*/true);
+  }
+  if (!made.ok()) {
+    if (absl::Status removed = RemoveFolder(*id); !removed.ok()) options_.report(*id, removed);
+    return made;
+  }
+  return *catalog_->FindVolume(*id);
 }
 
 absl::StatusOr<Volume> Store::MakeVolume(const VolumeRequest& request, uint64_t least,
@@ -307,12 +343,14 @@ absl::StatusOr<uint64_t> Store::ExpandVolume(const std::string& id, const Capaci
   if (!held.ok()) return held.status();
   const std::optional<Volume> volume = catalog_->FindVolume(id);
   if (!volume.has_value() || volume->record.removed) return NoVolume(id);
+  if (volume->record.view) return OnlyRead();
   const absl::StatusOr<uint64_t> capacity = ChooseCapacity(range, volume->record.capacity);
   if (!capacity.ok()) return capacity.status();
   if (*capacity == volume->record.capacity) return *capacity;
-  if (volume->node.has_value()) {
+  if (volume->node.has_value() && !volume->node->nbd_device.empty()) {
     return absl::FailedPreconditionError(
-        "the volume is staged on this node; it can be expanded while it is not");
+        "the volume is staged with the kernel's NBD client, whose devices can't grow; it can be "
+        "expanded while it is not staged");
   }
   const uint64_t more = *capacity - volume->record.capacity;
   if (absl::Status room = TakeRoom(more); !room.ok()) return room;

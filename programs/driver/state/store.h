@@ -24,11 +24,17 @@
 
 namespace cbt::driver {
 
+// For a backup every eight hours, whose base is deleted, to find it for a month.
+inline constexpr volume::MarkLimits kDefaultMarks = {
+    .count = 100, .age = std::chrono::hours(24 * 45), .bytes = 256 * kMiB};
+
 struct StoreOptions {
   std::string state_folder;
   // The sum of the capacities of all volumes is at most this, bytes; 0: no limit. Volumes are
   // sparse, so it may exceed the disk.
   uint64_t capacity = 0;
+  // How many moments of deleted snapshots each volume keeps as bases of deltas.
+  volume::MarkLimits marks = kDefaultMarks;
   // Receives what went wrong with a volume that no caller asked about.
   std::function<void(const std::string& id, const absl::Status& why)> report =
       [](const std::string&, const absl::Status&) {};
@@ -48,6 +54,9 @@ struct CapacityRange {
 struct VolumeRequest {
   std::string name;
   CapacityRange range = {};
+  // Only to be read: of a snapshot, without a copy. The snapshot may be deleted; its data goes with
+  // its last view.
+  bool view = false;
   ContentSource source = {};
   // The unit in which changes are tracked, bytes; see volume::CreateOptions.
   uint64_t granularity = 4 * kKiB;
@@ -76,6 +85,7 @@ class Store {
   // The volume of this name, made if it does not exist.
   // A clone holds what its source held at one moment after the first call of an uninterrupted
   // series, see CloneAttempts.
+  // A view has the snapshot's size: OUT_OF_RANGE for a larger one.
   // Errors: INVALID_ARGUMENT for the name or the granularity, ALREADY_EXISTS for a volume of this
   //         name with another capacity, granularity or source, OUT_OF_RANGE for a capacity that
   //         can't be, or is less than the source's, NOT_FOUND without the source, DATA_LOSS if it
@@ -89,8 +99,9 @@ class Store {
   // Errors: FAILED_PRECONDITION while it is attached, DATA_LOSS if it is left alone.
   absl::Status DeleteVolume(const std::string& id);
   // Returns the capacity, at least what was required.
-  // Errors: NOT_FOUND, FAILED_PRECONDITION while the volume is attached, OUT_OF_RANGE,
-  //         RESOURCE_EXHAUSTED.
+  // Errors: NOT_FOUND, FAILED_PRECONDITION for a view, and while the volume is attached by the
+  // kernel's NBD
+  //         client, OUT_OF_RANGE, RESOURCE_EXHAUSTED.
   absl::StatusOr<uint64_t> ExpandVolume(const std::string& id, const CapacityRange& range);
 
   // The snapshot of this name, taken if it was never taken. Its moment is on disk before the first
@@ -99,7 +110,8 @@ class Store {
   //         snapshot of this name of another volume, DATA_LOSS if it was lost; those of
   //         TrackedVolume::TakeSnapshot().
   absl::StatusOr<Snapshot> CreateSnapshot(const std::string& volume_id, const std::string& name);
-  // OK if it does not exist. Errors: DATA_LOSS if its volume is left alone.
+  // OK if it does not exist. Its moment stays in its volume, within StoreOptions::marks. Errors:
+  // DATA_LOSS if its volume is left alone.
   absl::Status DeleteSnapshot(const std::string& id);
   // The snapshot as it is now, also whether it is ready.
   // Errors: NOT_FOUND, DATA_LOSS if it was lost, ABORTED while it is being deleted.
@@ -142,6 +154,8 @@ class Store {
   absl::StatusOr<Volume> MakeVolume(const VolumeRequest& request, uint64_t least,
                                     const std::string& image);
   absl::StatusOr<Volume> MakeFromSnapshot(const VolumeRequest& request);
+  absl::StatusOr<Volume> MakeView(const VolumeRequest& request, uint64_t size,
+                                  const std::string& image);
   absl::StatusOr<Volume> MakeClone(const VolumeRequest& request,
                                    const CloneAttempts::IsGone& is_gone);
   absl::StatusOr<volume::SnapshotInfo> CopyForClone(const Volume& source,

@@ -52,6 +52,7 @@ absl::StatusOr<Volume> Store::MakeClone(const VolumeRequest& request,
   // Not before: a volume that is deleted meanwhile has lost its data.
   const std::optional<Volume> source = catalog_->FindVolume(id);
   if (!source.has_value() || source->record.removed) return NoVolume(id);
+  if (source->record.view) return OnlyRead();
   // Before a copy that would be of no use.
   const absl::StatusOr<uint64_t> capacity = ChooseCapacity(request.range, source->record.capacity);
   if (!capacity.ok()) return capacity.status();

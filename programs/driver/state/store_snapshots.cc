@@ -158,6 +158,7 @@ absl::StatusOr<Snapshot> Store::CreateSnapshot(const std::string& volume_id,
   if (!held.ok()) return held.status();
   const std::optional<Volume> volume = catalog_->FindVolume(volume_id);
   if (!volume.has_value() || volume->record.removed) return NoVolume(volume_id);
+  if (volume->record.view) return OnlyRead();
   std::string id;
   if (found.has_value()) {
     id = found->id;
@@ -186,7 +187,8 @@ absl::Status Store::DeleteSnapshot(const std::string& id) {
     const absl::StatusOr<KeyLocks::Held> id_held = locks_.TryAlone("snapshot " + id);
     if (!id_held.ok()) return id_held.status();
     if (!catalog_->FindSnapshot(id).has_value()) return absl::OkStatus();
-    if (absl::Status deleted = access_.DeleteSnapshot(snapshot->volume_id, id); !deleted.ok()) {
+    if (absl::Status deleted = access_.DeleteSnapshot(snapshot->volume_id, id, options_.marks);
+        !deleted.ok()) {
       return deleted;
     }
     if (absl::Status dropped = catalog_->DropSnapshot(id); !dropped.ok()) return dropped;

@@ -91,8 +91,9 @@ absl::StatusOr<volume::SnapshotInfo> VolumeAccess::FindSnapshot(const std::strin
   return Ask<absl::StatusOr<volume::SnapshotInfo>>(id, find, find);
 }
 
-absl::Status VolumeAccess::DeleteSnapshot(const std::string& id, const std::string& snapshot) {
-  const auto remove = [&snapshot](auto& volume) { return volume.DeleteSnapshot(snapshot); };
+absl::Status VolumeAccess::DeleteSnapshot(const std::string& id, const std::string& snapshot,
+                                          const std::optional<volume::MarkLimits>& marks) {
+  const auto remove = [&](auto& volume) { return volume.DeleteSnapshot(snapshot, marks); };
   return Ask<absl::Status>(id, remove, remove);
 }
 

@@ -7,6 +7,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -34,7 +35,8 @@ class VolumeAccess {
                                                     const std::string& snapshot);
   absl::StatusOr<volume::SnapshotInfo> FindSnapshot(const std::string& id,
                                                     const std::string& snapshot);
-  absl::Status DeleteSnapshot(const std::string& id, const std::string& snapshot);
+  absl::Status DeleteSnapshot(const std::string& id, const std::string& snapshot,
+                              const std::optional<volume::MarkLimits>& marks = std::nullopt);
   absl::Status Resize(const std::string& id, uint64_t capacity);
   // Releases the space of the volume's own data, but not that of its snapshots.
   // Errors: UNAVAILABLE while a snapshot is being copied: that one would be of zeros.

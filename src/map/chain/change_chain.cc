@@ -80,6 +80,7 @@ class ChainInDirectory final : public ChangeChain {
   }
 
   bool Contains(std::string_view id) const noexcept override { return Find(id) != nullptr; }
+  std::vector<uint64_t> MapBytes() const override;
 
   using ChangeChain::Append;
   absl::Status Append(const ChangeMap& map, std::optional<int64_t> time) override;
@@ -137,6 +138,19 @@ ChainInDirectory::Places ChainInDirectory::PlacesOf(const ChainManifest& manifes
 const ChainEntry* ChainInDirectory::Find(std::string_view id) const noexcept {
   const auto place = places_.find(id);
   return place == places_.end() ? nullptr : &manifest_.entries[place->second];
+}
+
+std::vector<uint64_t> ChainInDirectory::MapBytes() const {
+  std::vector<uint64_t> bytes;
+  bytes.reserve(manifest_.entries.size());
+  for (const ChainEntry& entry : manifest_.entries) {
+    struct stat info {};
+    const bool known =
+        entry.file.number != 0 && fstatat(folder_.descriptor(), MapName(entry.file.number).c_str(),
+                                          &info, AT_SYMLINK_NOFOLLOW) == 0;
+    bytes.push_back(known ? static_cast<uint64_t>(info.st_size) : 0);
+  }
+  return bytes;
 }
 
 // In a forked child, the state of a chain that is open for changes may be outdated.

@@ -82,6 +82,17 @@ TEST(ChangeChainTest, KeepsTheTimesOfItsSnapshots) {
   }
 }
 
+TEST(ChangeChainTest, TellsTheSizesOfItsMaps) {
+  const test::TempDir folder;
+  ASSERT_OK_AND_ASSIGN(
+      auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"s0", kVolume.capacity}, kQuick));
+  ASSERT_OK(chain->Append(Map("s0", "s1", {1})));
+  ASSERT_OK(chain->Append(Map("s1", "s2", {2})));
+  EXPECT_THAT(chain->MapBytes(),
+              testing::ElementsAre(0, std::filesystem::file_size(folder / "c/map-1.cbm"),
+                                   std::filesystem::file_size(folder / "c/map-2.cbm")));
+}
+
 TEST(ChangeChainTest, DeltaOfAnyPair) {
   const test::TempDir folder;
   ASSERT_OK_AND_ASSIGN(
