@@ -282,7 +282,9 @@ cbt_code cbt_client_open(cbt_client* client, cbt_cursor** cursor, cbt_error** er
       }
       cbt::c::ClientCall& call;
     } const back(*call);
-    if (absl::Status status = cbt::c::Return(cbt::c::OpenClient(call), cursor); !status.ok()) {
+    const auto proven = [call] { return call->completeness == cbt::rpc::Completeness::kProven; };
+    if (absl::Status status = cbt::c::Return(cbt::c::OpenClient(call), cursor, {proven});
+        !status.ok()) {
       return status;
     }
     call->open = true;

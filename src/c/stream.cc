@@ -239,10 +239,18 @@ int32_t cbt_request_cancelled(const cbt_request* request) noexcept {
 
 cbt_code cbt_answer_set_cursor(cbt_answer* answer, cbt_cursor* cursor, cbt_error** error) noexcept {
   return cbt::c::AtBorder(error, [&]() -> absl::Status {
-    absl::StatusOr<std::unique_ptr<cbt::ExtentCursor>> taken = cbt::c::Consume(cursor, "cursor");
+    cbt::c::Proofs proofs;
+    absl::StatusOr<std::unique_ptr<cbt::ExtentCursor>> taken =
+        cbt::c::Consume(cursor, "cursor", proofs);
     if (!taken.ok()) return taken.status();
     if (absl::Status status = cbt::c::Check(answer, "answer"); !status.ok()) return status;
     answer->source.cursor = *std::move(taken);
+    answer->source.proven = nullptr;
+    if (!proofs.empty()) {
+      answer->source.proven = [proofs = std::move(proofs)] {
+        return std::all_of(proofs.begin(), proofs.end(), [](const auto& proof) { return proof(); });
+      };
+    }
     return absl::OkStatus();
   });
 }

@@ -17,6 +17,7 @@ static int leaks_are_looked_for;
 typedef struct storage {
   cbt_bytes* bits;
   const char* version;
+  int may_change;
   atomic_int opened;
   atomic_int released;
   atomic_int hold;  // not 0: the provider waits until its stream is cancelled
@@ -47,7 +48,7 @@ static cbt_code open_snapshot(void* user, const cbt_request* request, cbt_answer
   cbt_code code = cbt_cursor_from_bitmap(it->bits, NULL, &volume, &cursor, error);
   if (code == CBT_OK) code = cbt_answer_set_cursor(answer, cursor, error);
   if (code == CBT_OK && it->version != NULL) {
-    code = cbt_answer_set_version(answer, it->version, strlen(it->version), 0, error);
+    code = cbt_answer_set_version(answer, it->version, strlen(it->version), it->may_change, error);
   }
   return code;
 }
@@ -548,6 +549,49 @@ static void a_relay_passes_answers_on(void) {
   done(&it, service, plugin);
 }
 
+// A provider whose storage is another server.
+static cbt_code open_remote(void* user, const cbt_request* request, cbt_answer* answer,
+                            cbt_error** error) {
+  cbt_client_options options = delta_at((const char*)user);
+  options.base = cbt_request_base_borrowed(request, NULL);
+  options.snapshot = cbt_request_target_borrowed(request, NULL);
+  cbt_client* client = NULL;
+  cbt_cursor *cursor = NULL, *all = NULL;
+  cbt_code code = cbt_client_new(&options, &client, error);
+  if (code == CBT_OK) code = cbt_client_open(client, &cursor, error);
+  cbt_client_free(client);
+  if (code == CBT_OK) code = cbt_cursor_coalesce(cursor, 0, &cursor, error);
+  if (code == CBT_OK) code = cbt_cursor_union(&cursor, 1, &all, error);
+  if (code == CBT_OK) code = cbt_answer_set_cursor(answer, all, error);
+  return code;
+}
+
+static void a_provider_proves_no_more_than_it_was_given(void) {
+  storage it = {0};
+  cbt_service* const service = service_of(&it);
+  cbt_server* const plugin = serve(service, socket_named("behind"));
+  cbt_provider provider = CBT_INIT(cbt_provider);
+  provider.user = (void*)(uintptr_t)cbt_server_address_borrowed(plugin);
+  provider.open = open_remote;
+  cbt_service* front_service = NULL;
+  EXPECT_OK(cbt_service_new(&provider, NULL, &front_service, &error));
+  cbt_server* const front = serve(front_service, socket_named("front"));
+  cbt_service_free(front_service);
+  cbt_client_options options = delta_at(cbt_server_address_borrowed(front));
+  for (it.may_change = 0; it.may_change < 2; ++it.may_change) {
+    cbt_client* const client = client_of(&options);
+    cbt_cursor* const cursor = open_client(client);
+    extents found = read_all(cursor, 1024);
+    expect_all(&found, 0);
+    // What may have changed is proven from here on only.
+    expect_proof(client, it.may_change ? CBT_PROOF_HOLDS_FROM_RELAY : CBT_PROOF_HOLDS);
+    cbt_cursor_free(cursor);
+    cbt_client_free(client);
+  }
+  cbt_server_free(front);
+  done(&it, service, plugin);
+}
+
 // --- Arguments
 
 static void bad_arguments_are_refused(void) {
@@ -733,6 +777,7 @@ int main(int argc, char** argv) {
   a_server_drains();
   cancelling_ends_what_waits();
   a_relay_passes_answers_on();
+  a_provider_proves_no_more_than_it_was_given();
   bad_arguments_are_refused();
   a_child_leaves_its_parents_alone();
   char remove_it[100];

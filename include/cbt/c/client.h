@@ -20,6 +20,9 @@
 // To continue later, in another process too: store cbt_cursor_covered() and
 // cbt_client_version_borrowed() with what was received, and pass them as `starting_offset` and
 // `source_version`.
+//
+// A provider may answer with the cursor, or with what was made of it: the stream is then proven as
+// far back as this client's is. A map that was made of it keeps no proof: check cbt_client_proof().
 #ifndef CBT_C_CLIENT_H_
 #define CBT_C_CLIENT_H_
 
