@@ -126,7 +126,8 @@ endforeach()
 
 # The C interface. Its flags are those that cgo accepts: no linker options.
 if(TARGET cbt_c)
-  install(TARGETS cbt_c LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS cbt_c EXPORT cbt-c LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT cbt-c NAMESPACE cbt:: DESTINATION ${cbt_cmake_dir} FILE cbt-c-targets.cmake)
   install(TARGETS cbt_c_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cbt/c DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/cbt
           FILES_MATCHING PATTERN "*.h")

@@ -16,6 +16,10 @@ function(cbt_add_library name)
     PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_BINARY_DIR}/generated)
   target_link_libraries(cbt_${name} PRIVATE $<BUILD_INTERFACE:cbt_private_flags>)
   target_link_libraries(cbt_${name} PUBLIC ${ARGN})
+  # libcbt.so.1 is made of these, and leaves out what its functions do not reach.
+  if(name MATCHES "^(core|source|rpc)$")
+    target_compile_options(cbt_${name} PRIVATE $<$<CONFIG:Release>:-ffunction-sections>)
+  endif()
 endfunction()
 
 # cbt_precompile(<target> <headers...>): precompiles them once for all files of the target.

@@ -19,6 +19,9 @@ import tempfile
 
 # Relocations that must end within the library; a function's calls go through its own table.
 NEAR = re.compile(r"R_X86_64_(PC32|PC64)|R_AARCH64_(ADR_PREL_PG_HI21(_NC)?|ADR_PREL_LO21|PREL32)")
+# Sections that stay apart, so that a library leaves out what it does not reach (--gc-sections).
+APART = [f"--unique={name}" for kind in (".text", ".rodata", ".data", ".bss", ".gcc_except_table")
+         for name in (kind, f"{kind}.*")]
 # What the linker itself defines in every library.
 LINKERS = {"__dso_handle", "_GLOBAL_OFFSET_TABLE_"}
 
@@ -98,7 +101,7 @@ def main():
     with tempfile.TemporaryDirectory(dir=pathlib.Path(arguments.output).parent) as scratch:
         scratch = pathlib.Path(scratch)
         merged = scratch / "merged.o"
-        run(arguments.ld, "-r", "--force-group-allocation", "-o", merged, *objects,
+        run(arguments.ld, "-r", "--force-group-allocation", *APART, "-o", merged, *objects,
             "--start-group", *archives, "--end-group")
         names = far_variables(arguments.readelf, merged)
         if names:
@@ -106,7 +109,7 @@ def main():
             run(arguments.cc, "-x", "c", "-std=gnu11", "-O2", "-fPIC", "-c", scratch / "copies.c", "-o", scratch / "copies.o")
             (scratch / "renamed.txt").write_text("".join(f"{name} cbt_copy_{name}\n" for name in names))
             run(arguments.objcopy, f"--redefine-syms={scratch / 'renamed.txt'}", merged, scratch / "renamed.o")
-            run(arguments.ld, "-r", "-o", merged, scratch / "renamed.o", scratch / "copies.o")
+            run(arguments.ld, "-r", *APART, "-o", merged, scratch / "renamed.o", scratch / "copies.o")
         make_unique_global(merged)
         run(arguments.objcopy, f"--keep-global-symbols={arguments.exported}", merged, arguments.output)
 

@@ -116,6 +116,59 @@ def add_requests(corpora):
     corpora.add("request", "page_tokens", page)
 
 
+def add_calls(corpora):
+    """calls: the bytes that its functions draw, in their order; zeros follow where a seed ends."""
+    def number(value):
+        return bytes([value]) if value < 200 else bytes([200]) + struct.pack("<H", value)
+
+    # A function's number, and then what it draws. `to` and the others are places of handles.
+    def copied(to, size):
+        return bytes([0, to, size, 0])
+
+    def owned(to, size):
+        return bytes([0, to, size, 2])
+
+    def cursor(to, kind, capacity, granularity, first=0, second=0, *rest):
+        return bytes([1, to]) + number(capacity) + number(granularity) + bytes([0, 0, 0, 0, first, second, kind, *rest])
+
+    def read(place, turns, how):
+        return bytes([2, place, turns]) + bytes([how, 8] if how else [0]) * turns
+
+    def transform(place, other, to, amount, kind):
+        return bytes([3, place, other, to]) + number(amount) + bytes([kind])
+
+    bits = copied(0, 7) + owned(1, 7)
+    bitmap = cursor(0, 0, 56 * 4, 4)
+    corpora.add("calls", "bitmap", bits + bitmap + read(0, 4, 0))
+    corpora.add("calls", "bitmaps", bits + cursor(0, 1, 56, 1, 0, 1, 0) + read(0, 15, 1))
+    corpora.add("calls", "memory", bits + cursor(0, 4, 0, 0, 0, 0, 0) + cursor(1, 3, 0, 0, 0, 1, 0) + read(0, 3, 0) + read(1, 3, 0))
+    corpora.add("calls", "extents", cursor(0, 2, 100, 1, 0, 0, 0, 5, 20, 5, 40, 5, 60, 5, 4) + read(0, 9, 1))
+    more = {3: bytes([100]), 5: bytes([2])}  # the end of a clip, the number of inputs of a union
+    for kind in range(8):
+        corpora.add("calls", f"transform_{kind}", bits + bitmap + cursor(1, 1, 56 * 4, 4, 0, 1, 0) +
+                    transform(0, 1, 2, 8, kind) + more.get(kind, b"") + read(2, 4, kind % 2))
+    corpora.add("calls", "seek_and_arrow", bits + bitmap + bytes([4, 0, 0]) + number(60) + read(0, 2, 0) +
+                bitmap + bytes([4, 0, 3, 4, 0, 7]))
+    corpora.add("calls", "callbacks", cursor(0, 6, 50, 1) + bytes([2, 0, 8]) + bytes([0, 3, 1, 3, 2, 9, 0]) * 8)
+    build = bytes([5, 0, 0, 0]) + number(4096) + number(16) + bytes([0, 0])
+    for offset in (0, 64, 320, 1024):
+        build += bytes([5, 0, 0, 0]) + number(4096) + number(16) + bytes([1]) + number(offset) + number(32) + bytes([0])
+    build += bytes([5, 0, 0, 0]) + number(4096) + number(16) + bytes([2, 0])
+    more = {3: bytes([0, 16]), 4: bytes([2]), 8: bytes([0]), 11: bytes([1])}
+    for kind in (3, 4, 5, 6, 7, 8, 9, 11):
+        corpora.add("calls", f"map_{kind}", build + bits + bitmap + bytes([5, 0, 0, 1]) + number(8192) + number(16) + bytes([kind]) +
+                    more.get(kind, b"") + cursor(1, 5, 0, 0, 0, 0, 0) + read(1, 3, 0))
+    service = bytes([6, 0, 0, 0, 0, 0, 0, 0])
+    stream = bytes([6, 0, 0, 1, 1, 1, 0, 0])
+    corpora.add("calls", "stream", bits + bitmap + service + stream + bytes([6, 0, 0, 2, 0, 15, 0, 1]))
+    corpora.add("calls", "stream_cancelled", bits + bitmap + service + stream + bytes([6, 0, 0, 3, 6, 0, 0, 2, 0, 3, 0, 1]))
+    tracker = bytes([7, 0, 0, 0, 63, 3])
+    write = bytes([7, 0, 0, 1]) + number(9) + number(12)
+    corpora.add("calls", "tracker", tracker + write + bytes([7, 0, 0, 2]) + write + bytes([7, 0, 0, 3, 7, 0, 0, 4, 7, 0, 1, 5]))
+    corpora.add("calls", "client", bytes([8, 0, 0, 1, 1, 1, 0, 0, 1, 1, 0, 10, 0, 0, 0, 1, 8, 0, 1, 8, 0, 2, 8, 0, 3, 8, 0, 1, 8, 0, 4]))
+    corpora.add("calls", "server", service + bytes([8, 0, 5, 1, 0, 0, 1, 0, 0, 0]))
+
+
 def add_wire(corpora):
     """wire: the message's number, then its bytes; 0 are values to encode."""
     tuples = [(0, 4096), (8192, 65536), (1 << 20, 1 << 30), ((1 << 62) + 4096, 512)]
@@ -433,6 +486,7 @@ def main():
     corpora = Corpora(arguments.output)
     add_messages(corpora)
     add_requests(corpora)
+    add_calls(corpora)
     add_wire(corpora)
     add_streams(corpora)
     add_tokens(corpora)

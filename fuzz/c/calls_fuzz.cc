@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <vector>
@@ -48,6 +49,7 @@ struct World {
   Pool<cbt_service> services;
   Pool<cbt_stream> streams;
   Pool<cbt_tracker> trackers;
+  Pool<cbt_client> clients;
   std::vector<std::unique_ptr<Source>> sources;
   int owned = 0;
   int released = 0;
@@ -475,12 +477,83 @@ void OfTrackers(World& world) {
   }
 }
 
+// Servers and clients that never get as far as a socket: those that do have tests of their own.
+void OfRemotes(World& world) {
+  cbt_client*& client = world.clients.At(world.Byte());
+  switch (world.Byte() % 6) {
+    case 0: {
+      static constexpr const char* kAddresses[] = {nullptr, "",        "unix://",
+                                                   "host",  "host:-1", "[::"};
+      const cbt_metadata secrets[] = {{"key", "value"}, {"other", nullptr}};
+      cbt_client_options options = CBT_INIT(cbt_client_options);
+      // None of them can be connected to.
+      options.address = kAddresses[world.Byte() % std::size(kAddresses)];
+      options.snapshot = world.Byte() % 8 == 0 ? nullptr : "target";
+      options.base = world.Byte() % 2 == 0 ? nullptr : "base";
+      options.contract = static_cast<int32_t>(world.Byte() % 5);
+      options.no_message = static_cast<int32_t>(world.Byte() % 4);
+      options.secrets = world.Byte() % 4 == 0 ? nullptr : secrets;
+      options.secret_count = world.Byte() % 3;
+      options.starting_offset = world.Number();
+      options.max_results = static_cast<uint32_t>(world.Number());
+      options.timeout_ms = world.Number();
+      options.stall_ms = world.Number();
+      options.retry_ms = world.Number();
+      options.user = &world;
+      options.release = CountRelease;
+      if (world.Byte() % 16 == 0) options.struct_size = world.Number() % sizeof(options);
+      cbt_client_free(client);
+      if (CALL(cbt_client_new(&options, &client, &error)) == CBT_OK &&
+          options.struct_size == sizeof(options)) {
+        ++world.owned;
+      }
+      break;
+    }
+    case 1: {
+      cbt_cursor* cursor = nullptr;
+      CBT_FUZZ_CHECK(CALL(cbt_client_open(client, &cursor, &error)) != CBT_OK);
+      CBT_FUZZ_CHECK(cursor == nullptr);
+      break;
+    }
+    case 2: {
+      cbt_client_info info = CBT_INIT(cbt_client_info);
+      int32_t proof = 0;
+      CBT_FUZZ_CHECK(CALL(cbt_client_get_info(client, &info, &error)) != CBT_OK);
+      CBT_FUZZ_CHECK(CALL(cbt_client_proof(client, &proof, &error)) != CBT_OK);
+      CBT_FUZZ_CHECK(*cbt_client_version_borrowed(client) == 0);
+      break;
+    }
+    case 3:
+      cbt_client_cancel(client);
+      break;
+    case 4:
+      cbt_client_free(client);
+      break;
+    default: {
+      cbt_server_options options = CBT_INIT(cbt_server_options);
+      cbt_relay_options relay = CBT_INIT(cbt_relay_options);
+      options.listen = world.Byte() % 2 == 0 ? nullptr : "nowhere";
+      options.threads = 1;
+      options.log_level = static_cast<int32_t>(world.Byte() % 6);
+      options.stall_ms = world.Number();
+      relay.plugin = world.Byte() % 2 == 0 ? nullptr : "unix:///none";
+      relay.contract = static_cast<int32_t>(world.Byte() % 5);
+      relay.plugin_stall_ms = world.Number();
+      cbt_server* server = nullptr;
+      cbt_service* const service = world.services.At(world.Byte());
+      CBT_FUZZ_CHECK(CALL(cbt_server_start(service, &options, &server, &error)) != CBT_OK);
+      CBT_FUZZ_CHECK(CALL(cbt_relay_start(&relay, &options, &server, &error)) != CBT_OK);
+      CBT_FUZZ_CHECK(server == nullptr);
+    }
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   World world(data, size);
   for (size_t calls = 0; calls < kMostCalls && !world.input.empty(); ++calls) {
-    switch (world.Byte() % 8) {
+    switch (world.Byte() % 9) {
       case 0:
         MakeBytes(world);
         break;
@@ -502,10 +575,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       case 6:
         OfStreams(world);
         break;
-      default:
+      case 7:
         OfTrackers(world);
+        break;
+      default:
+        OfRemotes(world);
     }
   }
+  for (cbt_client* each : world.clients.handles) cbt_client_free(each);
   for (cbt_stream* each : world.streams.handles) cbt_stream_free(each);
   for (cbt_service* each : world.services.handles) cbt_service_free(each);
   for (cbt_checker* each : world.checkers.handles) cbt_checker_free(each);

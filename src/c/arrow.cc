@@ -224,7 +224,9 @@ cbt_code cbt_cursor_export_arrow(cbt_cursor* cursor, uint64_t rows, struct Arrow
   return cbt::c::AtBorder(error, [&]() -> absl::Status {
     if (absl::Status status = cbt::c::Check(cursor, "cursor"); !status.ok()) return status;
     const bool waiting = cursor->waiting() != 0;
-    absl::StatusOr<std::unique_ptr<cbt::ExtentCursor>> taken = cbt::c::Consume(cursor, "cursor");
+    cbt::c::Proofs proofs;  // an Arrow stream carries none
+    absl::StatusOr<std::unique_ptr<cbt::ExtentCursor>> taken =
+        cbt::c::Consume(cursor, "cursor", proofs);
     if (!taken.ok()) return taken.status();
     if (out == nullptr) return cbt::c::IsNull("out");
     *out = ArrowArrayStream{};

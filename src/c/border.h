@@ -141,7 +141,8 @@ absl::Status ReadOptions(const T* from, std::string_view name, T& to) {
   std::memcpy(&size, from, sizeof(size));
   // Sizes of future versions are small too: anything else is uninitialised memory.
   constexpr uint64_t kMaxSize = 4096;
-  if (size < sizeof(size) || size > kMaxSize) return BadSize(name);
+  // A size that ends within a member would leave half of a pointer.
+  if (size < sizeof(size) || size > kMaxSize || size % alignof(T) != 0) return BadSize(name);
   std::memcpy(&to, from, size < sizeof(T) ? size : sizeof(T));
   const auto* bytes = reinterpret_cast<const unsigned char*>(from);
   for (uint64_t i = sizeof(T); i < size; ++i) {
@@ -156,7 +157,7 @@ absl::Status WriteResult(T from, std::string_view name, T* to) {
   uint64_t size = 0;
   std::memcpy(&size, to, sizeof(size));
   constexpr uint64_t kMaxSize = 4096;
-  if (size < sizeof(size) || size > kMaxSize) return BadSize(name);
+  if (size < sizeof(size) || size > kMaxSize || size % alignof(T) != 0) return BadSize(name);
   from.struct_size = size;
   std::memcpy(to, &from, size < sizeof(T) ? size : sizeof(T));
   return absl::OkStatus();

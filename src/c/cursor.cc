@@ -145,18 +145,21 @@ class CallbackCursor final : public ExtentCursor {
 
 }  // namespace
 
-absl::Status Return(absl::StatusOr<std::unique_ptr<ExtentCursor>> made, cbt_cursor** cursor) {
+absl::Status Return(absl::StatusOr<std::unique_ptr<ExtentCursor>> made, cbt_cursor** cursor,
+                    Proofs proofs) {
   if (!made.ok()) return made.status();
-  *cursor = new cbt_cursor(*std::move(made));
+  *cursor = new cbt_cursor(*std::move(made), std::move(proofs));
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<ExtentCursor>> Consume(cbt_cursor* handle, std::string_view name) {
+absl::StatusOr<std::unique_ptr<ExtentCursor>> Consume(cbt_cursor* handle, std::string_view name,
+                                                      Proofs& proofs) {
   if (absl::Status status = Check(handle, name); !status.ok()) return status;
   std::unique_ptr<ExtentCursor> taken;
   {
     const Exclusive::Use use(*handle);
     if (!use) return IsBusy(name);
+    proofs.insert(proofs.end(), handle->proofs.begin(), handle->proofs.end());
     taken = std::move(handle->cursor);
   }
   delete handle;

@@ -3,10 +3,12 @@
 #define CBT_C_CURSOR_HANDLE_H_
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -15,14 +17,23 @@
 #include "cbt/c/cursor.h"
 #include "cbt/cursor.h"
 
+namespace cbt::c {
+
+// Of the remote streams that a cursor is made of: whether each was proven back to its source, once
+// it is complete. A server must not prove more than it was given.
+using Proofs = std::vector<std::function<bool()>>;
+
+}  // namespace cbt::c
+
 struct cbt_cursor : cbt::c::Exclusive {
-  explicit cbt_cursor(std::unique_ptr<cbt::ExtentCursor> made)
-      : Exclusive(&kKind<cbt_cursor>), cursor(std::move(made)) {}
+  explicit cbt_cursor(std::unique_ptr<cbt::ExtentCursor> made, cbt::c::Proofs of = {})
+      : Exclusive(&kKind<cbt_cursor>), cursor(std::move(made)), proofs(std::move(of)) {}
 
   // What lies in `batch` from `taken` on was fetched and not returned.
   size_t waiting() const noexcept { return batch.has_value() ? batch->size() - taken : 0; }
 
   std::unique_ptr<cbt::ExtentCursor> cursor;
+  cbt::c::Proofs proofs;
   size_t batch_capacity = cbt::ExtentBatch::kDefaultCapacity;
   std::optional<cbt::ExtentBatch> batch;  // from the first call on
   size_t taken = 0;
@@ -32,12 +43,14 @@ struct cbt_cursor : cbt::c::Exclusive {
 namespace cbt::c {
 
 // Gives `made` to the caller.
-absl::Status Return(absl::StatusOr<std::unique_ptr<ExtentCursor>> made, cbt_cursor** cursor);
+absl::Status Return(absl::StatusOr<std::unique_ptr<ExtentCursor>> made, cbt_cursor** cursor,
+                    Proofs proofs = {});
 
-// Takes the cursor out of its handle, and frees that.
+// Takes the cursor out of its handle, and frees that. Adds its proofs to `proofs`.
 // Errors: INVALID_ARGUMENT for NULL, FAILED_PRECONDITION if another call uses it: it is not
 //         consumed then.
-absl::StatusOr<std::unique_ptr<ExtentCursor>> Consume(cbt_cursor* handle, std::string_view name);
+absl::StatusOr<std::unique_ptr<ExtentCursor>> Consume(cbt_cursor* handle, std::string_view name,
+                                                      Proofs& proofs);
 
 }  // namespace cbt::c
 

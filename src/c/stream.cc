@@ -17,7 +17,7 @@
 #include "base/absl_view.h"
 #include "c/bytes_handle.h"
 #include "c/cursor_handle.h"
-#include "cbt/provider.h"
+#include "c/service_handle.h"
 #include "cbt/rpc/options.h"
 #include "cbt/units.h"
 #include "cbt/version.h"
@@ -27,22 +27,6 @@
 #include "rpc/contract/status.h"
 #include "rpc/server/message_producer.h"
 #include "rpc/server/outbound_feed.h"
-#include "rpc/transport/slice_pool.h"
-
-// Both are made for one call of the provider.
-struct cbt_request : cbt::c::Handle {
-  cbt_request() : Handle(&kKind<cbt_request>) {}
-
-  std::optional<std::string> base;
-  std::string target;
-  const cbt::StreamContext* context = nullptr;
-};
-
-struct cbt_answer : cbt::c::Handle {
-  cbt_answer() : Handle(&kKind<cbt_answer>) {}
-
-  cbt::MetadataSource source;
-};
 
 namespace cbt::c {
 namespace {
@@ -51,71 +35,7 @@ using Clock = rpc::MessageProducer::Clock;
 
 constexpr uint64_t kMinMessageBytes = 4 * kKiB;
 constexpr uint64_t kDefaultMessageBytes = 128 * kKiB;
-constexpr size_t kIdleMessageMemory = 8 * kMiB;
 constexpr uint64_t kMostSlice = 3'600'000'000;  // microseconds: an hour
-
-}  // namespace
-
-// The caller's provider, as the engine sees it.
-class CallbackProvider final : public SnapshotProvider {
- public:
-  explicit CallbackProvider(const cbt_provider& provider) noexcept : provider_(provider) {}
-  ~CallbackProvider() override {
-    if (owns_) Release(provider_.release, provider_.user);
-  }
-  CallbackProvider(const CallbackProvider&) = delete;
-  CallbackProvider& operator=(const CallbackProvider&) = delete;
-
-  // From here on it calls `release`.
-  void Own() noexcept { owns_ = true; }
-
-  absl::StatusOr<MetadataSource> OpenAllocated(std::string_view snapshot_id,
-                                               const StreamContext& context) override {
-    return Open(std::nullopt, snapshot_id, context);
-  }
-
-  absl::StatusOr<MetadataSource> OpenDelta(std::string_view base_snapshot_id,
-                                           std::string_view target_snapshot_id,
-                                           const StreamContext& context) override {
-    return Open(std::string(base_snapshot_id), target_snapshot_id, context);
-  }
-
- private:
-  absl::StatusOr<MetadataSource> Open(std::optional<std::string> base, std::string_view target,
-                                      const StreamContext& context) {
-    cbt_request request;
-    request.base = std::move(base);
-    request.target = std::string(target);
-    request.context = &context;
-    cbt_answer answer;
-    cbt_error* error = nullptr;
-    const cbt_code code = provider_.open(provider_.user, &request, &answer, &error);
-    if (absl::Status status = FromCallback(code, error); !status.ok()) return status;
-    // Without a cursor the engine says that the provider broke its contract.
-    return std::move(answer.source);
-  }
-
-  const cbt_provider provider_;
-  bool owns_ = false;
-};
-
-// What a service is: its streams keep it.
-struct StreamService {
-  StreamService(const cbt_provider& callbacks, const rpc::StreamOptions& options)
-      : provider(callbacks),
-        stream(options),
-        pool(rpc::SlicePool::Create(options.message_bytes, kIdleMessageMemory)),
-        methods({rpc::kCsiContract.allocated.path, rpc::kCsiContract.delta.path}) {}
-
-  CallbackProvider provider;
-  const rpc::StreamOptions stream;
-  const std::shared_ptr<rpc::SlicePool> pool;
-  std::string plugin_name;  // empty: the plugin answers Identity itself
-  std::string vendor_version;
-  std::vector<const char*> methods;
-};
-
-namespace {
 
 absl::StatusOr<rpc::StreamOptions> StreamOptionsOf(const cbt_service_options& given) {
   rpc::StreamOptions options;
@@ -209,12 +129,6 @@ std::vector<cbt_metadata> Entries(const rpc::Metadata& metadata) {
 
 }  // namespace
 }  // namespace cbt::c
-
-struct cbt_service : cbt::c::Handle {
-  explicit cbt_service(std::shared_ptr<cbt::c::StreamService> made)
-      : Handle(&kKind<cbt_service>), service(std::move(made)) {}
-  const std::shared_ptr<cbt::c::StreamService> service;
-};
 
 struct cbt_stream : cbt::c::Exclusive {
   explicit cbt_stream(std::shared_ptr<cbt::c::StreamService> of)
@@ -325,10 +239,18 @@ int32_t cbt_request_cancelled(const cbt_request* request) noexcept {
 
 cbt_code cbt_answer_set_cursor(cbt_answer* answer, cbt_cursor* cursor, cbt_error** error) noexcept {
   return cbt::c::AtBorder(error, [&]() -> absl::Status {
-    absl::StatusOr<std::unique_ptr<cbt::ExtentCursor>> taken = cbt::c::Consume(cursor, "cursor");
+    cbt::c::Proofs proofs;
+    absl::StatusOr<std::unique_ptr<cbt::ExtentCursor>> taken =
+        cbt::c::Consume(cursor, "cursor", proofs);
     if (!taken.ok()) return taken.status();
     if (absl::Status status = cbt::c::Check(answer, "answer"); !status.ok()) return status;
     answer->source.cursor = *std::move(taken);
+    answer->source.proven = nullptr;
+    if (!proofs.empty()) {
+      answer->source.proven = [proofs = std::move(proofs)] {
+        return std::all_of(proofs.begin(), proofs.end(), [](const auto& proof) { return proof(); });
+      };
+    }
     return absl::OkStatus();
   });
 }

@@ -14,10 +14,11 @@ cbt_code Transform(cbt_cursor* input, cbt_cursor** cursor, cbt_error** error,
                    const Make& make) noexcept {
   return AtBorder(error, [&]() -> absl::Status {
     if (cursor != nullptr) *cursor = nullptr;
-    absl::StatusOr<std::unique_ptr<ExtentCursor>> taken = Consume(input, "input");
+    Proofs proofs;
+    absl::StatusOr<std::unique_ptr<ExtentCursor>> taken = Consume(input, "input", proofs);
     if (!taken.ok()) return taken.status();
     if (cursor == nullptr) return IsNull("cursor");
-    return Return(make(*std::move(taken)), cursor);
+    return Return(make(*std::move(taken)), cursor, std::move(proofs));
   });
 }
 
@@ -26,14 +27,15 @@ cbt_code Combine(cbt_cursor* a, cbt_cursor* b, cbt_cursor** cursor, cbt_error** 
                  const Make& make) noexcept {
   return AtBorder(error, [&]() -> absl::Status {
     if (cursor != nullptr) *cursor = nullptr;
-    absl::StatusOr<std::unique_ptr<ExtentCursor>> first = Consume(a, "a");
+    Proofs proofs;
+    absl::StatusOr<std::unique_ptr<ExtentCursor>> first = Consume(a, "a", proofs);
     // `a` is gone: it can't be the second one too.
     absl::StatusOr<std::unique_ptr<ExtentCursor>> second =
-        a == b ? absl::InvalidArgumentError("b: the same cursor as a") : Consume(b, "b");
+        a == b ? absl::InvalidArgumentError("b: the same cursor as a") : Consume(b, "b", proofs);
     if (!first.ok()) return first.status();
     if (!second.ok()) return second.status();
     if (cursor == nullptr) return IsNull("cursor");
-    return Return(make(*std::move(first), *std::move(second)), cursor);
+    return Return(make(*std::move(first), *std::move(second)), cursor, std::move(proofs));
   });
 }
 
@@ -80,13 +82,14 @@ cbt_code cbt_cursor_union(cbt_cursor* const* inputs, uint64_t count, cbt_cursor*
     if (cursor != nullptr) *cursor = nullptr;
     if (inputs == nullptr) return cbt::c::IsNull("inputs");
     std::vector<Cursor> taken;
+    cbt::c::Proofs proofs;
     absl::Status failure;
     for (uint64_t i = 0; i < count; ++i) {
       bool again = false;
       for (uint64_t k = 0; k < i; ++k) again = again || inputs[k] == inputs[i];
       absl::StatusOr<Cursor> one = again
                                        ? absl::InvalidArgumentError("inputs: the same cursor twice")
-                                       : cbt::c::Consume(inputs[i], "inputs");
+                                       : cbt::c::Consume(inputs[i], "inputs", proofs);
       if (one.ok()) {
         taken.push_back(*std::move(one));
       } else {
@@ -95,7 +98,7 @@ cbt_code cbt_cursor_union(cbt_cursor* const* inputs, uint64_t count, cbt_cursor*
     }
     if (!failure.ok()) return failure;
     if (cursor == nullptr) return cbt::c::IsNull("cursor");
-    return cbt::c::Return(cbt::Union(std::move(taken)), cursor);
+    return cbt::c::Return(cbt::Union(std::move(taken)), cursor, std::move(proofs));
   });
 }
 

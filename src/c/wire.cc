@@ -17,6 +17,7 @@
 #include "cbt/wire/message.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/metadata.h"
+#include "rpc/contract/status.h"
 
 struct cbt_checker : cbt::c::Exclusive {
   explicit cbt_checker(const cbt_checker_options& chosen)
@@ -150,8 +151,8 @@ cbt_code cbt_checker_message(cbt_checker* checker, const void* message, uint64_t
     if (checker->finished) {
       return absl::FailedPreconditionError("checker: the stream was finished");
     }
-    // In case something throws.
-    checker->failure = absl::Status(absl::StatusCode::kInternal, "");
+    // In case something throws: the rules may have seen the message, and the digest not.
+    checker->failure = cbt::rpc::OutOfMemory();
     checker->failure = cbt::c::CheckMessage(
         *checker, {static_cast<const uint8_t*>(message), static_cast<size_t>(size)});
     if (!checker->failure.ok()) return checker->failure;

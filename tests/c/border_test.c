@@ -409,6 +409,52 @@ static void an_arrow_stream_ends_only_when_complete(void) {
                cbt_cursor_export_arrow(one_extent(0, 10), (1 << 20) + 1, &stream, &error));
 }
 
+// --- Handles that are gone. Only debug builds and fuzzers know; elsewhere this is not allowed.
+
+#ifdef CBT_C_CHECKED
+static void freed_handles_are_noticed(void) {
+  cbt_cursor* cursor = one_extent(0, 10);
+  cbt_cursor_free(cursor);
+  cbt_batch batch;
+  EXPECT_FAILS(CBT_INVALID_ARGUMENT, "freed", cbt_cursor_next(cursor, &batch, &error));
+  EXPECT_EQ(cbt_cursor_covered(cursor), 0);
+  cbt_cursor_free(cursor);
+  // Consumed, also by a call that failed.
+  cursor = one_extent(0, 10);
+  cbt_cursor* made = NULL;
+  EXPECT_FAILS(CBT_INVALID_ARGUMENT, "", cbt_cursor_split(cursor, 3, &made, &error));
+  EXPECT_FAILS(CBT_INVALID_ARGUMENT, "freed", cbt_cursor_next(cursor, &batch, &error));
+  // Of another kind.
+  cbt_bytes* bytes = NULL;
+  EXPECT_OK(cbt_bytes_copy("x", 1, &bytes, &error));
+  EXPECT_FAILS(CBT_INVALID_ARGUMENT, "freed",
+               cbt_cursor_next((cbt_cursor*)(void*)bytes, &batch, &error));
+  cbt_bytes_free(bytes);
+  EXPECT_EQ(cbt_bytes_size(bytes), 0);
+  EXPECT(cbt_bytes_data_borrowed(bytes) == NULL);
+  cbt_bytes_free(bytes);
+  cbt_client_options wanted = CBT_INIT(cbt_client_options);
+  wanted.address = "unix:///none";
+  wanted.snapshot = "s";
+  cbt_client* client = NULL;
+  EXPECT_OK(cbt_client_new(&wanted, &client, &error));
+  cbt_client_free(client);
+  EXPECT_FAILS(CBT_INVALID_ARGUMENT, "freed", cbt_client_open(client, &made, &error));
+  cbt_client_cancel(client);
+  cbt_client_free(client);
+  cbt_server_options options = CBT_INIT(cbt_server_options);
+  options.listen = "127.0.0.1:0";
+  cbt_relay_options relay = CBT_INIT(cbt_relay_options);
+  relay.plugin = "unix:///none";
+  cbt_server* server = NULL;
+  EXPECT_OK(cbt_relay_start(&relay, &options, &server, &error));
+  cbt_server_free(server);
+  EXPECT_FAILS(CBT_INVALID_ARGUMENT, "freed", cbt_server_shutdown(server, 0, &error));
+  EXPECT(cbt_server_address_borrowed(server) == NULL);
+  cbt_server_free(server);
+}
+#endif
+
 // --- Threads, fork, signals
 
 typedef struct slow_source {
@@ -558,6 +604,9 @@ int main(int argc, char** argv) {
   callbacks_that_fail_are_no_end();
   reading_returns_a_failure_last();
   an_arrow_stream_ends_only_when_complete();
+#ifdef CBT_C_CHECKED
+  freed_handles_are_noticed();
+#endif
   overlapping_calls_are_refused();
   a_child_may_read_on();
   a_tracker_refuses_a_child();

@@ -1,5 +1,6 @@
-"""libcbt.so.1 behind a gRPC library that is not ours: grpcio serves the bytes of streams, and the
-command's own checker judges the server. ctypes calls the library as any language would."""
+"""The command's own checker judges servers made with libcbt.so.1: one where a gRPC library that is not
+ours, grpcio, serves the bytes of streams, the library's own, and its relay in front of that. ctypes
+calls the library as any language would."""
 
 import argparse
 import concurrent.futures
@@ -31,6 +32,15 @@ class ServiceOptions(ctypes.Structure):
     _fields_ = [("struct_size", ctypes.c_uint64), ("plugin_name", ctypes.c_char_p), ("vendor_version", ctypes.c_char_p)]
 
 
+# The first members only: what a program has that was compiled before the others were added.
+class ServerOptions(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_uint64), ("listen", ctypes.c_char_p)]
+
+
+class RelayOptions(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_uint64), ("plugin", ctypes.c_char_p)]
+
+
 class Message(ctypes.Structure):
     _fields_ = [("data", ctypes.c_void_p), ("size", ctypes.c_uint64), ("tuples", ctypes.c_uint64),
                 ("reported_bytes", ctypes.c_uint64), ("state", ctypes.c_int32), ("reserved", ctypes.c_int32)]
@@ -51,7 +61,8 @@ class Failed(Exception):
 class Library:
     def __init__(self, path):
         self.c = ctypes.CDLL(str(path))
-        for name in ("request_base_borrowed", "request_target_borrowed", "error_message_borrowed", "service_method_borrowed"):
+        for name in ("request_base_borrowed", "request_target_borrowed", "error_message_borrowed", "service_method_borrowed",
+                     "server_address_borrowed"):
             getattr(self.c, f"cbt_{name}").restype = ctypes.c_char_p
         self.c.cbt_error_new.restype = ctypes.c_void_p
 
@@ -155,6 +166,39 @@ class Router(grpc.GenericRpcHandler):
         return self.handlers.get(handler_call_details.method)
 
 
+def conform(command, address):
+    done = subprocess.run([command, "conform", address, "--snapshot", "tuesday", "--base", "monday", "-v"], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    print(done.stdout)
+    return done.returncode
+
+
+def grpcio(plugin, folder, command):
+    address = f"unix://{folder}/csi.sock"
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(16))
+    server.add_generic_rpc_handlers((Router(plugin.handlers()),))
+    server.add_insecure_port(address)
+    server.start()
+    failed = conform(command, address)
+    server.stop(None).wait()
+    return failed
+
+
+def own(plugin, folder, command):
+    library = plugin.library
+    options = ServerOptions(ctypes.sizeof(ServerOptions), f"unix://{folder}/own.sock".encode())
+    server = library.make("server_start", plugin.service, ctypes.byref(options))
+    address = library.c.cbt_server_address_borrowed(server)
+    failed = conform(command, address.decode())
+    options = ServerOptions(ctypes.sizeof(ServerOptions), b"127.0.0.1:0")
+    relay_options = RelayOptions(ctypes.sizeof(RelayOptions), address)
+    relay = library.make("relay_start", ctypes.byref(relay_options), ctypes.byref(options))
+    failed |= conform(command, library.c.cbt_server_address_borrowed(relay).decode())
+    library.c.cbt_server_free(relay)
+    library.c.cbt_server_free(server)
+    return failed
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--library", type=pathlib.Path, required=True)
@@ -165,16 +209,8 @@ def main():
     for extents in (True, False):
         plugin = Plugin(library, extents)
         with tempfile.TemporaryDirectory() as folder:
-            address = f"unix://{folder}/csi.sock"
-            server = grpc.server(concurrent.futures.ThreadPoolExecutor(16))
-            server.add_generic_rpc_handlers((Router(plugin.handlers()),))
-            server.add_insecure_port(address)
-            server.start()
-            done = subprocess.run([arguments.cbt, "conform", address, "--snapshot", "tuesday", "--base", "monday", "-v"],
-                                  text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-            print(done.stdout)
-            failed |= done.returncode
-            server.stop(None).wait()
+            for serve in (grpcio, own):
+                failed |= serve(plugin, folder, arguments.cbt)
         library.c.cbt_service_free(plugin.service)
     return 1 if failed else 0
 

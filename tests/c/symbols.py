@@ -1,5 +1,6 @@
 """Checks what libcbt.so.1 exports: the functions of src/c/libcbt.map, which are those that the
-headers declare and have.h lists, and nothing else; and its stripped size, and what it links."""
+headers declare, and have.h and Debian's package list, and nothing else; and its stripped size, and
+what it links."""
 
 import argparse
 import pathlib
@@ -11,6 +12,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEADERS = ROOT / "include/cbt/c"
 MAP = ROOT / "src/c/libcbt.map"
+DEBIAN = ROOT / "debian/libcbt1.symbols"
 MOST_BYTES = 3_000_000
 # What the library links is the system's and stable; abseil, gRPC and protobuf are not.
 LINKED = re.compile(r"lib(stdc\+\+|m|c|gcc_s|crypto|ssl|nghttp2|expat|nbd|ext2fs|com_err|blkid)\.so\.\d+"
@@ -52,6 +54,9 @@ def check(library, archive):
         findings.append(f"{name}: in one of the headers and libcbt.map, but not in both")
     if (HEADERS / "have.h").read_text() != have(names):
         findings.append("have.h: differs from libcbt.map; run tests/c/symbols.py --write")
+    packaged = re.findall(r"^ (cbt_\w+)@CBT_\d+\.\d+ \d", DEBIAN.read_text(), re.MULTILINE)
+    for name in sorted(set(packaged) ^ set(names)):
+        findings.append(f"{name}: in one of {DEBIAN.name} and libcbt.map, but not in both")
     found = exported(library)
     versions = {name for name in found if name.startswith("CBT_")}
     functions = {name.split("@")[0] for name in found if name not in versions}

@@ -268,6 +268,12 @@ class Consumer:
             linked = run("ldd", program, env=environment)
             expect(("libcbt.so.1" in linked) == (package == "cbt-c"), f"{package} is linked: {linked}")
             expect("absl" not in linked and "protobuf" not in linked, f"{package}: {linked}")
+        # As a component of the CMake package, in a project without C++; core's packages are not looked for.
+        tree = folder / "cmake"
+        run(self.cmake, "-S", self.project.parent / "c", "-B", tree, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={self.prefix}",
+            f"-DVERSION={self.version}", f"-DPROGRAM={example}", "-DCMAKE_DISABLE_FIND_PACKAGE_absl=ON")
+        run(self.cmake, "--build", tree)
+        expect(run(tree / "consumer") == shown, "cbt::c: the output is the one of the tutorial")
         # As part of another shared library, such as a module of Python.
         run("cc", *strict, "-shared", "-fPIC", example, "-o", folder / "module.so", "-Wl,-z,defs",
             *run("pkg-config", "--cflags", "--libs", "cbt-c-static", env=environment).split())

@@ -17,14 +17,18 @@ class SanityTest(parts.DriverTest):
 
     def sanity(self, access):
         driver = self.start()
+        # It compares two messages with what protobuf's library keeps in them, and so refuses every
+        # driver that names a snapshot's topology. codes_test.py compares them.
+        skip = "should succeed when creating a snapshot with accessibility requirements"
         # What needs mounts is left out where there are none.
-        without = ["-ginkgo.skip", "Node Service.*(should work|idempotent|volume)"]
+        if node_test.lacks():
+            skip += "|Node Service.*(should work|idempotent|volume)"
         done = subprocess.run(
             [self.program, "-csi.endpoint", driver.address, "-csi.mountdir",
              f"{self.folder}/mount", "-csi.stagingdir", f"{self.folder}/stage",
              "-csi.testvolumesize", str(64 << 20), "-csi.testvolumeexpandsize", str(128 << 20),
              "-csi.testvolumeaccesstype", access, "-ginkgo.no-color",
-             *(without if node_test.lacks() else [])],
+             "-ginkgo.skip", skip],
             capture_output=True, text=True, timeout=900)
         self.assertEqual(done.returncode, 0, done.stdout[-20000:] + self.logged()[-2000:])
         print(access, next(line for line in done.stdout.splitlines() if "Passed" in line),

@@ -25,7 +25,8 @@
 //   that leaves a callback counts as INTERNAL; longjmp() and a panic of another language must not
 //   leave one.
 // - fork(): a child may use and free cursors, maps, bytes, streams and checkers whose calls did not
-//   run during the fork. Chains and trackers refuse calls in a child.
+//   run during the fork. Chains, trackers, servers and cursors of clients refuse calls in a child,
+//   and freeing them there leaves the parent's alone. A child may make new ones.
 // - Signals: the library installs no handler and ignores no signal.
 // - Structures whose first member is struct_size begin as CBT_INIT(type), and may grow in later
 //   versions. Every value that CBT_INIT leaves 0 is the default. Structures without the member

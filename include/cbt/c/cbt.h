@@ -10,9 +10,11 @@
 #include "cbt/c/arrow.h"    // IWYU pragma: export
 #include "cbt/c/base.h"     // IWYU pragma: export
 #include "cbt/c/chain.h"    // IWYU pragma: export
+#include "cbt/c/client.h"   // IWYU pragma: export
 #include "cbt/c/cursor.h"   // IWYU pragma: export
 #include "cbt/c/have.h"     // IWYU pragma: export
 #include "cbt/c/map.h"      // IWYU pragma: export
+#include "cbt/c/server.h"   // IWYU pragma: export
 #include "cbt/c/stream.h"   // IWYU pragma: export
 #include "cbt/c/tracker.h"  // IWYU pragma: export
 #include "cbt/c/wire.h"     // IWYU pragma: export

@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/process_mark.h"
 #include "net/join_at_exit.h"
+#include "net/one_per_process.h"
 
 namespace cbt::rpc::http2 {
 namespace {
@@ -19,9 +21,14 @@ class LoopThread {
  public:
   // Never destroyed: a thread may still post a task late.
   static LoopThread& Get() {
-    static LoopThread* const the_thread = new LoopThread();
-    return *the_thread;
+    static net::OnePerProcess<LoopThread> of_processes;
+    return of_processes.Get();
   }
+
+  // False in a forked child, which has no such thread.
+  bool IsOurs() const noexcept { return mark_.IsOurs(); }
+
+  LoopThread* before = nullptr;  // see net::OnePerProcess
 
   absl::Status Acquire() {
     const std::lock_guard lock(mutex_);
@@ -88,6 +95,7 @@ class LoopThread {
 
   void Nothing() noexcept {}
 
+  const ProcessMark mark_;
   std::mutex mutex_;
   std::unique_ptr<net::ReadChunks> chunks_;
   std::unique_ptr<net::EventLoop> loop_;
@@ -103,12 +111,12 @@ class LoopThread {
 struct Use {
   Use() = default;
   ~Use() {
-    if (acquired) LoopThread::Get().Release();
+    if (thread != nullptr && thread->IsOurs()) thread->Release();
   }
   Use(const Use&) = delete;
   Use& operator=(const Use&) = delete;
 
-  bool acquired = false;
+  LoopThread* thread = nullptr;
   ClientLoop loop = {};
 };
 
@@ -117,9 +125,10 @@ struct Use {
 absl::StatusOr<std::shared_ptr<const ClientLoop>> SharedClientLoop() try {
   static const net::JoinAtExit<LoopThread> join_at_exit;
   auto use = std::make_shared<Use>();
-  if (absl::Status status = LoopThread::Get().Acquire(); !status.ok()) return status;
-  use->acquired = true;
-  use->loop = LoopThread::Get().loop();
+  LoopThread& thread = LoopThread::Get();
+  if (absl::Status status = thread.Acquire(); !status.ok()) return status;
+  use->thread = &thread;
+  use->loop = thread.loop();
   return std::shared_ptr<const ClientLoop>(use, &use->loop);
 } catch (const std::bad_alloc&) {
   return absl::ResourceExhaustedError("");

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/process_mark.h"
 #include "net/join_at_exit.h"
+#include "net/one_per_process.h"
 
 namespace cbt::rpc::http2 {
 namespace {
@@ -27,9 +29,14 @@ class Caretaker {
  public:
   // Never destroyed: threads may still come late.
   static Caretaker& Get() {
-    static Caretaker* const the_caretaker = new Caretaker();
-    return *the_caretaker;
+    static net::OnePerProcess<Caretaker> of_processes;
+    return of_processes.Get();
   }
+
+  // False in a forked child, which has no such thread.
+  bool IsOurs() const noexcept { return mark_.IsOurs(); }
+
+  Caretaker* before = nullptr;  // see net::OnePerProcess
 
   // Throws std::bad_alloc and std::system_error.
   void Add(const std::shared_ptr<DrivenLoop>& loop) {
@@ -79,6 +86,7 @@ class Caretaker {
     running_ = false;
   }
 
+  const ProcessMark mark_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::weak_ptr<DrivenLoop>> loops_;

@@ -32,6 +32,7 @@ class NbdExport::State {
       std::lock_guard lock(mutex_);
       connection = std::move(spare_);
     }
+    if (connection != nullptr && !connection->usable()) connection.reset();
     if (connection != nullptr) {
       const absl::Status status = StartAndCheck(*connection, context);
       if (status.ok()) return connection;

@@ -74,7 +74,9 @@ NbdConnection::NbdConnection(nbd_handle* handle, const NbdExportOptions& options
     : handle_(handle), label_(options.label), timeout_(options.timeout), stop_(options.stop) {}
 
 NbdConnection::~NbdConnection() {
-  // Disconnects as the protocol requires, without waiting for the reply.
+  // Disconnects as the protocol requires, without waiting for the reply. A forked child must not:
+  // the connection is the parent's.
+  given_up_ = given_up_ || !mark_.IsOurs();
   if (!given_up_ && Nbd().aio_is_negotiating(handle_) == 1) Nbd().aio_opt_abort(handle_);
   if (!given_up_ && Nbd().aio_is_ready(handle_) == 1) Nbd().aio_disconnect(handle_, 0);
   Nbd().close(handle_);
@@ -269,7 +271,8 @@ absl::Status NbdConnection::BlockStatus(uint64_t offset, uint64_t length, NbdExt
 }
 
 bool NbdConnection::usable() const {
-  return !given_up_ && Nbd().aio_is_dead(handle_) != 1 && Nbd().aio_is_closed(handle_) != 1;
+  return mark_.IsOurs() && !given_up_ && Nbd().aio_is_dead(handle_) != 1 &&
+         Nbd().aio_is_closed(handle_) != 1;
 }
 
 absl::Status NbdConnection::PollOnce(Deadline deadline, std::string_view doing) {

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/process_mark.h"
 #include "cbt/bridge/nbd_extents.h"
 #include "cbt/source/nbd.h"
 
@@ -51,7 +52,8 @@ class NbdConnection {
   // Expect(offset, length). If this is OK, check its Finish().
   absl::Status BlockStatus(uint64_t offset, uint64_t length, NbdExtents& extents);
 
-  // False if no further request can succeed.
+  // False if no further request can succeed. In a forked child, which shares the socket, none can:
+  // both processes would take each other's replies for their own.
   bool usable() const;
 
  private:
@@ -67,6 +69,7 @@ class NbdConnection {
   absl::Status Broken(std::string_view doing, std::string_view reason) const;
   Deadline FromNow() const;
 
+  const ProcessMark mark_;
   nbd_handle* const handle_;
   const std::string label_;
   const std::chrono::milliseconds timeout_;

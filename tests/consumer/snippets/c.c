@@ -7,6 +7,9 @@ void send(const uint8_t* data, uint64_t size);
 int read_cursor(cbt_cursor* cursor);
 int serve(cbt_service* service, const char* method, const void* request, uint64_t size);
 int snapshot(cbt_tracker* tracker);
+int start_server(cbt_service* service);
+int list_changes(void);
+void wait_for_signal(void);
 
 int read_cursor(cbt_cursor* cursor) {
   cbt_error* error = NULL;
@@ -52,4 +55,38 @@ int snapshot(cbt_tracker* tracker) {
   // [/tracker]
   cbt_map_free(map);
   return 0;
+}
+
+int start_server(cbt_service* service) {
+  cbt_error* error = NULL;
+  // [server]
+  cbt_server_options options = CBT_INIT(cbt_server_options);
+  options.listen = "unix:///csi/csi.sock";
+  cbt_server* server = NULL;
+  if (cbt_server_start(service, &options, &server, &error) != CBT_OK) return failed(error);
+  wait_for_signal();
+  if (cbt_server_shutdown(server, 5000, &error) != CBT_OK) return failed(error);
+  cbt_server_free(server);
+  // [/server]
+  return 0;
+}
+
+int list_changes(void) {
+  cbt_error* error = NULL;
+  // [client]
+  cbt_client_options options = CBT_INIT(cbt_client_options);
+  options.address = "unix:///csi/csi.sock";
+  options.base = "monday";
+  options.snapshot = "tuesday";
+  cbt_client* client = NULL;
+  cbt_cursor* cursor = NULL;
+  if (cbt_client_new(&options, &client, &error) != CBT_OK) return failed(error);
+  if (cbt_client_open(client, &cursor, &error) != CBT_OK) return failed(error);
+  if (read_cursor(cursor) != 0) return 1;  // see cbt/c/cursor.h
+  int32_t proof = CBT_PROOF_ABSENT;
+  if (cbt_client_proof(client, &proof, &error) != CBT_OK) return failed(error);
+  // [/client]
+  cbt_cursor_free(cursor);
+  cbt_client_free(client);
+  return proof == CBT_PROOF_ABSENT ? 1 : 0;
 }

@@ -3,6 +3,8 @@
 #include "cbt/source/nbd.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <random>
@@ -277,6 +279,42 @@ TEST_F(NbdTest, GoesOnAfterABrokenConnectionWhenAskedTo) {
   EXPECT_EQ(test::Drain(*cursor).status().code(), StatusCode::kUnavailable);
   EXPECT_EQ(server->clients(), 1u);
   EXPECT_EQ(ValueOf(test::DrainFrom(*cursor, 400)), (Ranges{{400, 100}, {600, 100}, {800, 100}}));
+  EXPECT_EQ(server->clients(), 2u);
+}
+
+// Two processes on one connection would take each other's replies for their own.
+TEST_F(NbdTest, AForkedChildHasAConnectionOfItsOwn) {
+  NbdServerOptions options;
+  options.size = 1000;
+  auto server = Serve(options, [](const NbdRequest&) { return Entries({100, 0, 100, 2}); });
+  ASSERT_OK_AND_ASSIGN(auto nbd_export, NbdExport::Open(server->uri()));
+  ASSERT_OK_AND_ASSIGN(auto cursor, MakeNbdCursor(nbd_export));
+  ExtentBatch batch;
+  ASSERT_OK(cursor->Next(batch));
+  // What the child frees stays the parent's.
+  const pid_t first = fork();
+  ASSERT_GE(first, 0);
+  if (first == 0) {
+    cursor.reset();
+    nbd_export.reset();
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(first, &status, 0), first);
+  ASSERT_OK(cursor->Next(batch));
+  EXPECT_EQ(server->clients(), 1u);
+  const pid_t second = fork();
+  ASSERT_GE(second, 0);
+  if (second == 0) {
+    // Until the parent is gone: the server serves one client at a time.
+    const absl::StatusOr<Ranges> rest = test::DrainFrom(*cursor, 400);
+    const bool all = rest.ok() && *rest == Ranges{{400, 100}, {600, 100}, {800, 100}};
+    _exit(all ? 0 : 1);
+  }
+  cursor.reset();
+  nbd_export.reset();
+  ASSERT_EQ(waitpid(second, &status, 0), second);
+  EXPECT_EQ(status, 0);
   EXPECT_EQ(server->clients(), 2u);
 }
 
