@@ -13,6 +13,8 @@ import tempfile
 import common
 
 MAX_LINES = 600
+# One class that would only be cut at random.
+MAY_BE_LONG = {"src/rpc/http2/connection.cc": 800}
 CODE = {".cc", ".go", ".h", ".proto", ".py", ".sh", ".cmake", ".inc"}
 # Split, so that this file passes its own check.
 OPEN_END = re.compile(r"\b(?:TO" r"DO|FIX" r"ME)\b")
@@ -45,8 +47,9 @@ def check_text(name, text):
         findings.append(f"{name}: no newline at the end")
     if text.endswith("\n\n"):
         findings.append(f"{name}: blank lines at the end")
-    if is_code and len(lines) - 1 > MAX_LINES:
-        findings.append(f"{name}: {len(lines) - 1} lines, more than {MAX_LINES}")
+    most = MAY_BE_LONG.get(name, MAX_LINES)
+    if is_code and len(lines) - 1 > most:
+        findings.append(f"{name}: {len(lines) - 1} lines, more than {most}")
     for number, line in enumerate(lines, 1):
         at = f"{name}:{number}"
         if OPEN_END.search(line):

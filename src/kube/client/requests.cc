@@ -1,12 +1,15 @@
 #include "kube/client/requests.h"
 
 #include <algorithm>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/percent.h"
 #include "base/wipe.h"
+#include "kube/object/json.h"
+#include "kube/object/object_access.h"
 
 namespace cbt::kube {
 namespace {
@@ -58,12 +61,23 @@ void AddWriteOptions(const WriteOptions& options, Query& query) {
   if (options.strict_fields) query.Add("fieldValidation", "Strict");
 }
 
-// A copy with apiVersion and kind of the type, where they are absent.
-Object Typed(const Resource& resource, const Object& object) {
-  Object typed = object;
-  if (typed.api_version().empty()) typed.SetString({"apiVersion"}, resource.ApiVersion());
-  if (typed.kind().empty() && !resource.kind.empty()) typed.SetString({"kind"}, resource.kind);
-  return typed;
+// The object, with apiVersion and kind of the type where they are absent. `applied`: without
+// managedFields, which a server refuses in what is applied.
+void SetTypedBody(const Resource& resource, const Object& object, bool applied,
+                  std::string_view content_type, WireRequest& wire) {
+  const std::string api_version = resource.ApiVersion();
+  json::Edits edits;
+  if (object.api_version().empty()) edits.set.push_back({"apiVersion", api_version});
+  if (object.kind().empty() && !resource.kind.empty()) {
+    edits.set.push_back({"kind", resource.kind});
+  }
+  if (applied) {
+    edits.parent = "metadata";
+    edits.child = "managedFields";
+  }
+  std::string text = json::ToText(ObjectAccess::Root(object), edits);
+  const Wiper wiper(text);
+  SetBody(text, content_type, wire);
 }
 
 // Asking twice is asking once.
@@ -127,8 +141,12 @@ absl::StatusOr<ApiRequest> CreateRequest(const Resource& resource, const Object&
       Make("POST", resource, object.name_space(), options.name, options.subresource, query);
   if (!request.ok()) return request;
   request->wire.repeatable = IsReview(resource) && options.subresource.empty();
-  SetBody(options.subresource.empty() ? Typed(resource, object) : object, kJson, request->wire);
-  if (options.subresource.empty()) request->expected.name = object.name();
+  if (options.subresource.empty()) {
+    SetTypedBody(resource, object, false, kJson, request->wire);
+    request->expected.name = object.name();
+  } else {
+    SetBody(object, kJson, request->wire);
+  }
   return request;
 }
 
@@ -144,7 +162,7 @@ absl::StatusOr<ApiRequest> UpdateRequest(const Resource& resource, const Object&
   absl::StatusOr<ApiRequest> request =
       Make("PUT", resource, object.name_space(), object.name(), options.subresource, query);
   if (!request.ok()) return request;
-  SetBody(Typed(resource, object), kJson, request->wire);
+  SetTypedBody(resource, object, false, kJson, request->wire);
   return request;
 }
 
@@ -185,10 +203,8 @@ absl::StatusOr<ApiRequest> ApplyRequest(const Resource& resource, const Object& 
       Make("PATCH", resource, object.name_space(), object.name(), options.subresource, query);
   if (!request.ok()) return request;
   request->wire.repeatable = true;
-  Object applied = Typed(resource, object);
-  applied.Remove({"metadata", "managedFields"});
   // JSON is YAML.
-  SetBody(applied, "application/apply-patch+yaml", request->wire);
+  SetTypedBody(resource, object, true, "application/apply-patch+yaml", request->wire);
   return request;
 }
 

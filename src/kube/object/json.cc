@@ -23,6 +23,10 @@ namespace {
 using Document = rapidjson::GenericDocument<rapidjson::UTF8<>, WipingAllocator, WipingAllocator>;
 using Reader = rapidjson::GenericReader<rapidjson::UTF8<>, rapidjson::UTF8<>, WipingAllocator>;
 
+using TextBuffer = rapidjson::GenericStringBuffer<rapidjson::UTF8<>, WipingAllocator>;
+using TextWriter =
+    rapidjson::Writer<TextBuffer, rapidjson::UTF8<>, rapidjson::UTF8<>, WipingAllocator>;
+
 constexpr size_t kStackBytes = 1024;
 
 // A text as RapidJSON reads one: bounded, and without a zero at its end. A zero inside is no end.
@@ -223,10 +227,51 @@ absl::Status Parse(std::string_view text, int max_depth, Value& value, size_t ma
 }
 
 std::string ToText(const Value& value) {
-  rapidjson::GenericStringBuffer<rapidjson::UTF8<>, WipingAllocator> buffer(&Allocator());
-  rapidjson::Writer<decltype(buffer), rapidjson::UTF8<>, rapidjson::UTF8<>, WipingAllocator> writer(
-      buffer, &Allocator());
+  TextBuffer buffer(&Allocator());
+  TextWriter writer(buffer, &Allocator());
   value.Accept(writer);
+  return {buffer.GetString(), buffer.GetSize()};
+}
+
+std::string ToText(const Value& object, const Edits& edits) {
+  TextBuffer buffer(&Allocator());
+  TextWriter writer(buffer, &Allocator());
+  const auto write_key = [&](std::string_view key) {
+    writer.Key(key.data(), static_cast<rapidjson::SizeType>(key.size()));
+  };
+  const auto write_text = [&](std::string_view text) {
+    writer.String(text.data(), static_cast<rapidjson::SizeType>(text.size()));
+  };
+  const std::span members = Members(object);
+  writer.StartObject();
+  for (const auto& member : members) {
+    const std::string_view name = View(member.name);
+    write_key(name);
+    const auto edit = std::find_if(edits.set.begin(), edits.set.end(),
+                                   [&](const Edits::Member& set) { return set.key == name; });
+    if (edit != edits.set.end()) {
+      write_text(edit->value);
+    } else if (name == edits.parent && member.value.IsObject()) {
+      writer.StartObject();
+      for (const auto& child : Members(member.value)) {
+        if (View(child.name) == edits.child) continue;
+        write_key(View(child.name));
+        child.value.Accept(writer);
+      }
+      writer.EndObject();
+    } else {
+      member.value.Accept(writer);
+    }
+  }
+  for (const Edits::Member& set : edits.set) {
+    const bool replaced = std::any_of(members.begin(), members.end(), [&](const auto& member) {
+      return View(member.name) == set.key;
+    });
+    if (replaced) continue;
+    write_key(set.key);
+    write_text(set.value);
+  }
+  writer.EndObject();
   return {buffer.GetString(), buffer.GetSize()};
 }
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 // As everywhere in this library: types are checked before values are read.
@@ -96,6 +97,21 @@ absl::Status Parse(std::string_view text, int max_depth, Value& value,
                    size_t max_values = std::numeric_limits<size_t>::max());
 
 std::string ToText(const Value& value);
+
+// How an object's text differs from the object. Views.
+struct Edits {
+  struct Member {
+    std::string_view key;
+    std::string_view value;
+  };
+  // Members of the root: each replaces the one of its name, or is added.
+  std::vector<Member> set = {};
+  // `child` of the root's member `parent` is left out; empty: nothing is.
+  std::string_view parent = {};
+  std::string_view child = {};
+};
+// As an edited copy of `object` would be, without the copy.
+std::string ToText(const Value& object, const Edits& edits);
 
 inline std::string_view View(const Value& text) noexcept {
   return {text.GetString(), text.GetStringLength()};

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <new>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -48,30 +48,6 @@ std::string_view OtherProtocol(std::string_view first) {
   return "";
 }
 
-struct FreeOption {
-  void operator()(nghttp2_option* option) const noexcept { nghttp2_option_del(option); }
-};
-
-bool SubmitSettings(nghttp2_session* session, const ConnectionSettings& settings) noexcept {
-  std::array<nghttp2_settings_entry, 6> entries = {};
-  size_t count = 0;
-  const auto add = [&](int32_t id, uint32_t value) { entries[count++] = {id, value}; };
-  add(NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, settings.stream_window_bytes);
-  add(NGHTTP2_SETTINGS_MAX_FRAME_SIZE, settings.max_frame_bytes);
-  add(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, settings.max_header_bytes);
-  if (settings.role == Role::kServer) {
-    add(NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, settings.max_streams);
-    // Dependency trees would be work that a peer can cause.
-    add(NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1);
-  } else {
-    add(NGHTTP2_SETTINGS_ENABLE_PUSH, 0);
-  }
-  return nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, entries.data(), count) == 0 &&
-         nghttp2_session_set_local_window_size(
-             session, NGHTTP2_FLAG_NONE, 0,
-             static_cast<int32_t>(settings.connection_window_bytes)) == 0;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Connection>> Connection::Create(
@@ -105,10 +81,7 @@ Connection::Connection(net::EventLoop& loop, net::ReadChunks& chunks,
       memory_(chunks.shared_account()),
       output_(chunks.account()),
       guard_(settings.peer),
-      born_(Clock::now()),
-      last_read_(born_),
-      last_write_(born_),
-      last_stream_(born_) {}
+      times_(settings_, net::EventLoop::Clock::now()) {}
 
 Connection::~Connection() {
   if (!ended_ && interest_ != 0) loop_.Remove(socket_->fd(), *this);
@@ -121,30 +94,8 @@ Connection::~Connection() {
 }
 
 bool Connection::StartSession() noexcept {
-  nghttp2_option* made = nullptr;
-  if (SessionCallbacks::All() == nullptr || nghttp2_option_new(&made) != 0) return false;
-  const std::unique_ptr<nghttp2_option, FreeOption> option(made);
-  nghttp2_option_set_no_auto_window_update(made, 1);
-  nghttp2_option_set_no_closed_streams(made, 1);
-  // See RequestRules.
-  if (settings_.role == Role::kServer) nghttp2_option_set_no_http_messaging(made, 1);
-  nghttp2_option_set_max_outbound_ack(made, settings_.peer.waiting_frames);
-  // All types that it does not know, so that they are counted.
-  for (int type = NGHTTP2_ALTSVC; type <= 255; ++type) {
-    nghttp2_option_set_user_recv_extension_type(made, static_cast<uint8_t>(type));
-  }
-#ifdef CBT_NGHTTP2_HAS_RESET_LIMIT
-  // Our limit comes first and has a text for the peer; nghttp2's also counts what it drops.
-  nghttp2_option_set_stream_reset_rate_limit(
-      made, static_cast<uint64_t>(2 * settings_.peer.resets.burst),
-      static_cast<uint64_t>(2 * settings_.peer.resets.per_second));
-#endif
-  nghttp2_session* session = nullptr;
-  const auto create =
-      settings_.role == Role::kServer ? &nghttp2_session_server_new3 : &nghttp2_session_client_new3;
-  if (create(&session, SessionCallbacks::All(), this, made, memory_.functions()) != 0) return false;
-  session_.reset(session);
-  return SubmitSettings(session, settings_);
+  session_.reset(SessionCallbacks::NewSession(*this));
+  return session_ != nullptr;
 }
 
 // ---- reading and writing
@@ -170,7 +121,7 @@ void Connection::HandleReady(uint32_t events) noexcept {
   if (writable) WantFlush();
   if (writable && std::exchange(read_blocked_, false)) {
     // The peer has read something.
-    last_write_ = loop_.now();
+    times_.NoteWrite(loop_.now());
     events |= EPOLLIN;
   }
   if ((events & (EPOLLIN | EPOLLERR | EPOLLHUP)) != 0) ReadSome();
@@ -244,7 +195,7 @@ void Connection::ReadSome() noexcept {
     if (settings_.traffic != nullptr) {
       settings_.traffic->received.fetch_add(result.bytes, std::memory_order_relaxed);
     }
-    last_read_ = loop_.now();
+    times_.NoteRead(loop_.now());
     if (!received_ && settings_.role == Role::kClient) {
       const std::string_view other = OtherProtocol({space.data(), result.bytes});
       mismatched_ = !other.empty();
@@ -330,7 +281,7 @@ void Connection::HandleFlush() noexcept {
   const bool blocked = !output_.empty() || socket_->unsent() || (read_blocked_ && !terminating_);
   // Others wait for the room.
   if (blocked && terminating_ && cause_ == EndCause::kRoom) return End(reason_);
-  if (blocked && !write_blocked_) last_write_ = loop_.now();
+  if (blocked && !write_blocked_) times_.NoteWrite(loop_.now());
   write_blocked_ = blocked;
   if (blocked) ScheduleTimer();
   SetInterest((reads ? uint32_t{EPOLLIN} : 0U) | (blocked ? uint32_t{EPOLLOUT} : 0U));
@@ -372,7 +323,7 @@ bool Connection::WriteOut() noexcept {
     if (settings_.traffic != nullptr) {
       settings_.traffic->sent.fetch_add(result.bytes, std::memory_order_relaxed);
     }
-    last_write_ = loop_.now();
+    times_.NoteWrite(loop_.now());
     // A socket that took only a part is full: another write would fail.
     const bool full = socket_->ssl() == nullptr && result.bytes < given;
     if (full || socket_->blocked()) return false;
@@ -385,7 +336,7 @@ bool Connection::WriteOut() noexcept {
   }
   switch (result.state) {
     case net::SocketStream::State::kDone:
-      last_write_ = loop_.now();
+      times_.NoteWrite(loop_.now());
       return true;
     case net::SocketStream::State::kWantRead:
     case net::SocketStream::State::kWantWrite:
@@ -431,7 +382,7 @@ void Connection::Detach(Stream& stream) noexcept {
   SetServed(stream, false);
   stream.connection_ = nullptr;
   --stream_count_;
-  last_stream_ = loop_.now();
+  times_.NoteStreamEnd(loop_.now());
   held_bytes_ -= stream.unsent_.size() + stream.unconsumed_;
   chunks_.account().Remove(stream.unsent_.size() + stream.unconsumed_);
   stream.unsent_.Clear();
@@ -578,6 +529,232 @@ void Connection::SetServed(Stream& stream, bool served) noexcept {
   stream.served_ = served;
   served ? ++served_count_ : --served_count_;
   if (served_count_ == (served ? 1 : 0) && !ended_) listener_.OnServed(*this);
+}
+
+// ---- the end: shutdown, errors
+
+void Connection::EndOutOfMemory() noexcept {
+  End(absl::Status(absl::StatusCode::kResourceExhausted, ""));
+}
+
+void Connection::End(const absl::Status& reason) noexcept {
+  if (ended_) return;
+  ended_ = true;
+  reason_ = reason;
+  loop_.Remove(socket_->fd(), *this);
+  loop_.Cancel(timer_);
+  loop_.Defer(end_task_);
+}
+
+void Connection::NoteCause(EndCause cause) noexcept {
+  if (cause_ == EndCause::kOther && !ended_) cause_ = cause;
+}
+
+void Connection::EndFor(EndCause cause, const absl::Status& reason) noexcept {
+  NoteCause(cause);
+  End(reason);
+}
+
+// The socket is no longer of use. Without `text`: for the reason that it has.
+void Connection::EndLost(std::string_view text) noexcept {
+  try {
+    const bool mute = settings_.role == Role::kClient && !received_ && socket_->ssl() == nullptr;
+    End(absl::UnavailableError(absl::StrCat(
+        text.empty() ? socket_->ErrorText() : std::string(text),
+        mute ? ": the server has said nothing, it may be starting, or expect TLS" : "")));
+  } catch (const std::bad_alloc&) {
+    EndOutOfMemory();
+  }
+}
+
+void Connection::FinishEnd() noexcept {
+  while (first_stream_ != nullptr) {
+    Stream& stream = *first_stream_;
+    CloseStream(stream, {.by = StreamEnd::By::kConnection,
+                         .code = NGHTTP2_NO_ERROR,
+                         .unprocessed = settings_.role == Role::kClient && !stream.request_sent_});
+  }
+  output_.Clear();
+  session_.reset();
+  socket_->Shutdown();
+  // May destroy this.
+  listener_.OnClosed(*this, reason_);
+}
+
+void Connection::Close(const absl::Status& reason, EndCause cause) noexcept {
+  EndFor(cause, reason);
+}
+
+void Connection::MakeRoom() noexcept {
+  const absl::Status reason(absl::StatusCode::kResourceExhausted, "");
+  NoteCause(EndCause::kRoom);
+  const bool reads = ready_ && !write_blocked_ && output_.empty() && !socket_->unsent();
+  if (!reads) return End(reason);
+  Terminate(NGHTTP2_NO_ERROR, "the server needs the room", reason);
+}
+
+void Connection::Terminate(uint32_t code, std::string_view text,
+                           const absl::Status& reason) noexcept {
+  if (ended_ || terminating_) return;
+  if (code == NGHTTP2_ENHANCE_YOUR_CALM) NoteCause(EndCause::kFlood);
+  if (session_ == nullptr || !handshaken_) return End(reason);
+  terminating_ = true;
+  times_.NoteTerminate(loop_.now());
+  reason_ = reason;
+  const int32_t last = nghttp2_session_get_last_proc_stream_id(session_.get());
+  if (!Check(nghttp2_submit_goaway(session_.get(), NGHTTP2_FLAG_NONE, last, code,
+                                   reinterpret_cast<const uint8_t*>(text.data()), text.size()))) {
+    return;
+  }
+  ScheduleTimer();
+}
+
+void Connection::Shutdown() noexcept {
+  if (ended_ || draining_) return;
+  draining_ = true;
+  times_.NoteDrain(loop_.now());
+  if (session_ == nullptr || !handshaken_) return End(absl::OkStatus());
+  if (settings_.role == Role::kClient) {
+    if (stream_count_ == 0) SendLastGoaway();
+    return;
+  }
+  // Requests may be in flight: the last stream's number follows after a round trip.
+  if (!Check(nghttp2_submit_shutdown_notice(session_.get()))) return;
+  SendPing(kDrainPing);
+  ScheduleTimer();
+}
+
+void Connection::SendLastGoaway() noexcept {
+  if (ended_ || last_goaway_sent_) return;
+  last_goaway_sent_ = true;
+  const int32_t last = nghttp2_session_get_last_proc_stream_id(session_.get());
+  Check(
+      nghttp2_submit_goaway(session_.get(), NGHTTP2_FLAG_NONE, last, NGHTTP2_NO_ERROR, nullptr, 0));
+}
+
+// nghttp2 has detected that the peer breaks the protocol, and ends the session itself.
+void Connection::NoteProtocolError(const nghttp2_frame& goaway) noexcept {
+  if (terminating_) return;
+  try {
+    reason_ = absl::UnavailableError(
+        absl::StrCat("HTTP/2: ", nghttp2_http2_strerror(goaway.goaway.error_code), ": ",
+                     absl::string_view(reinterpret_cast<const char*>(goaway.goaway.opaque_data),
+                                       goaway.goaway.opaque_data_len)));
+  } catch (const std::bad_alloc&) {
+    reason_ = absl::Status(absl::StatusCode::kUnavailable, "");
+  }
+  mismatched_ = !ready_;
+  terminating_ = goaway_written_ = true;
+  times_.NoteTerminate(loop_.now());
+  ScheduleTimer();
+}
+
+// ---- a server that takes no streams
+
+void Connection::NoteStreamLimit() noexcept {
+  const bool barred = nghttp2_session_get_remote_settings(
+                          session_.get(), NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS) == 0;
+  times_.NoteBarred(barred, loop_.now());
+  ScheduleTimer();
+}
+
+// A server may say 0 for a moment only (RFC 9113, section 5.1.2). Calls must not wait here for
+// ever: this is as good as its GOAWAY.
+void Connection::LeaveBarred() noexcept {
+  times_.NoteBarred(false, loop_.now());
+  goaway_received_ = true;
+  listener_.OnGoaway(*this, NGHTTP2_NO_ERROR, "the server's limit of streams is 0");
+  for (Stream* stream = first_stream_; stream != nullptr && !ended_;) {
+    if (stream->request_sent_) {
+      stream = stream->next_;
+      continue;
+    }
+    Reset(*stream, NGHTTP2_CANCEL);
+    stream->OnClosed(
+        {.by = StreamEnd::By::kPeer, .code = NGHTTP2_REFUSED_STREAM, .unprocessed = true});
+    // The list may have changed.
+    stream = first_stream_;
+  }
+  Shutdown();
+}
+
+// ---- pings
+
+void Connection::SendPing(uint8_t kind) noexcept {
+  const std::array<uint8_t, 8> opaque = {kind};
+  Check(nghttp2_submit_ping(session_.get(), NGHTTP2_FLAG_NONE, opaque.data()));
+}
+
+void Connection::Ping() noexcept {
+  if (!ended_) SendPing(kUserPing);
+}
+
+void Connection::OnPingAck(uint8_t kind) noexcept {
+  if (kind == kKeepalivePing) {
+    times_.NotePong();
+  } else if (kind == kDrainPing) {
+    if (draining_) SendLastGoaway();
+  } else if (kind == kUserPing) {
+    listener_.OnPong(*this);
+  }
+}
+
+// ---- times
+
+TimeLimits::State Connection::state() const noexcept {
+  return {.ready = ready_,
+          .terminating = terminating_,
+          .draining = draining_,
+          // A draining server announces the last stream's number after some time.
+          .awaits_last_goaway = draining_ && !last_goaway_sent_ && settings_.role == Role::kServer,
+          .write_blocked = write_blocked_,
+          .streams = stream_count_};
+}
+
+// Each step may change the state.
+void Connection::OnTime() noexcept {
+  if (ended_) return;
+  try {
+    const net::EventLoop::Clock::time_point now = loop_.now();
+    if (times_.LastFramesLate(state(), now)) return End(reason_);
+    if (times_.HandshakeLate(state(), now)) {
+      return EndFor(EndCause::kHandshake,
+                    absl::UnavailableError("the peer's handshake takes too long"));
+    }
+    if (times_.BarredTooLong(now)) LeaveBarred();
+    if (times_.Stalled(state(), now)) {
+      return EndFor(EndCause::kStall, absl::UnavailableError("the peer does not read"));
+    }
+    if (times_.Aged(now)) {
+      NoteCause(EndCause::kAge);
+      Shutdown();
+      if (times_.TooOld(now)) {
+        return End(absl::UnavailableError("the connection has reached its greatest age"));
+      }
+    }
+    if (times_.Idle(state(), now)) {
+      NoteCause(EndCause::kIdle);
+      Shutdown();
+    }
+    if (times_.LastGoawayDue(state(), now)) SendLastGoaway();
+    switch (times_.Keepalive(state(), now)) {
+      case TimeLimits::Silence::kNone:
+        break;
+      case TimeLimits::Silence::kPing:
+        SendPing(kKeepalivePing);
+        break;
+      case TimeLimits::Silence::kSilent:
+        EndFor(EndCause::kSilence, absl::UnavailableError("keepalive: the peer does not answer"));
+        break;
+    }
+  } catch (const std::bad_alloc&) {
+    return EndOutOfMemory();
+  }
+  ScheduleTimer();
+}
+
+void Connection::ScheduleTimer() noexcept {
+  if (!ended_) loop_.Schedule(timer_, times_.Next(state(), loop_.now()));
 }
 
 }  // namespace cbt::rpc::http2

@@ -4,8 +4,6 @@
 
 #include <nghttp2/nghttp2.h>
 
-#include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,28 +14,18 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
-#include "cbt/units.h"
 #include "net/event_loop.h"
 #include "net/memory.h"
 #include "net/peer_address.h"
 #include "net/socket_stream.h"
+#include "rpc/http2/connection_limits.h"
 #include "rpc/http2/header_block.h"
 #include "rpc/http2/output_queue.h"
-#include "rpc/http2/peer_guard.h"
 #include "rpc/http2/request_rules.h"
 #include "rpc/http2/session_memory.h"
 #include "rpc/http2/stream.h"
 
 namespace cbt::rpc::http2 {
-
-enum class Role { kServer, kClient };
-
-// Totals of all connections since the start. Thread safe.
-struct Traffic {
-  std::atomic<uint64_t> received{0};  // bytes of HTTP/2, without TLS
-  std::atomic<uint64_t> sent{0};
-  std::atomic<uint64_t> resets{0};  // streams that peers have reset
-};
 
 // The cause of a connection's end, for operators.
 enum class EndCause {
@@ -50,45 +38,6 @@ enum class EndCause {
   kIdle,
   kMemory,
   kRoom,  // see Connection::MakeRoom()
-};
-
-// Times of 0 are off.
-struct ConnectionSettings {
-  Role role = Role::kServer;
-
-  // The largest frame that the peer may send, in bytes: 16 KiB to 16 MiB - 1.
-  uint32_t max_frame_bytes = 16 * kKiB;
-  // How much the peer may send on a stream, and on the connection, before it is consumed.
-  uint32_t stream_window_bytes = 64 * kKiB;
-  uint32_t connection_window_bytes = kMiB;
-  // The connection's window opens on receipt, so that an unread stream does not block others.
-  // Otherwise it opens when data is consumed, which bounds the connection's memory.
-  bool separate_streams = false;
-  // Streams that the peer may have open; servers only.
-  uint32_t max_streams = 100;
-  // Header fields beyond this many bytes are dropped, see HeaderBlock::cut().
-  uint32_t max_header_bytes = 16 * kKiB;
-  // What the user of each stream holds, for Connection::memory().
-  size_t stream_bytes = 0;
-
-  // For the TLS handshake and the peer's first SETTINGS; and how long a client waits while the
-  // server's limit of streams is 0.
-  std::chrono::milliseconds handshake_time = std::chrono::seconds(20);
-  // After this much silence a ping is sent, which must be answered in time.
-  std::chrono::milliseconds keepalive_time{0};
-  std::chrono::milliseconds keepalive_timeout = std::chrono::seconds(20);
-  bool keepalive_without_streams = true;
-  // A connection without streams is shut down after this.
-  std::chrono::milliseconds idle_time{0};
-  // The connection is shut down at this age, and closed after the same time again.
-  std::chrono::milliseconds max_age{0};
-  // A peer that reads nothing for this long, although bytes wait for it, is disconnected.
-  std::chrono::milliseconds write_stall_time = std::chrono::seconds(80);
-
-  PeerLimits peer = {};
-
-  // Optional counters. Outlive the connection.
-  Traffic* traffic = nullptr;
 };
 
 // Receives a connection's events, in its loop. Outlives the connection.
@@ -249,16 +198,12 @@ class Connection final : private net::Watch {
 
   void OnTime() noexcept;
   void ScheduleTimer() noexcept;
-  void Keepalive(net::EventLoop::Clock::time_point now) noexcept;
+  TimeLimits::State state() const noexcept;
   void SendPing(uint8_t kind) noexcept;
   void OnPingAck(uint8_t kind) noexcept;
   void SendLastGoaway() noexcept;
   void NoteStreamLimit() noexcept;
   void LeaveBarred() noexcept;
-  // A draining server announces the last stream's number after some time.
-  bool awaits_last_goaway() const noexcept {
-    return draining_ && !last_goaway_sent_ && settings_.role == Role::kServer;
-  }
   void NoteProtocolError(const nghttp2_frame& goaway) noexcept;
 
   net::EventLoop& loop_;
@@ -279,6 +224,7 @@ class Connection final : private net::Watch {
   size_t held_bytes_ = 0;  // of all streams: unsent, and received but not consumed
   PeerGuard guard_;
   RateCounter resets_sent_;
+  TimeLimits times_;
   absl::Status reason_;
   EndCause cause_ = EndCause::kOther;
   uint32_t interest_ = 0;
@@ -294,19 +240,7 @@ class Connection final : private net::Watch {
   bool ended_ = false;
   bool write_blocked_ = false;
   bool read_blocked_ = false;  // until the socket accepts what TLS must write before it reads on
-  bool barred_ = false;        // clients: the server has set its limit of streams to 0
   uint32_t own_resets_ = 0;    // RST_STREAM requested but not sent yet
-
-  using Clock = net::EventLoop::Clock;
-  Clock::time_point born_;
-  Clock::time_point last_read_;
-  Clock::time_point last_write_;   // when the peer last accepted data, or nothing waited
-  Clock::time_point last_stream_;  // when the last stream ended
-  Clock::time_point ping_sent_;
-  Clock::time_point drain_began_;
-  Clock::time_point terminate_began_;
-  Clock::time_point barred_since_;
-  bool ping_open_ = false;
 
   net::MemberTimer<Connection, &Connection::OnTime> timer_{*this};
   net::MemberTask<Connection, &Connection::Flush> flush_task_{*this};

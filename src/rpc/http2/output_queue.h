@@ -15,6 +15,8 @@
 
 namespace cbt::rpc::http2 {
 
+// Frames of all streams in their order, which the socket does not take yet. They are not the
+// streams' any more: a frame that is begun must be sent, also if its stream is reset.
 class OutputQueue {
  public:
   // The most parts in one write.

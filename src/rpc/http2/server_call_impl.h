@@ -84,6 +84,7 @@ class CallImpl final : public Stream, public ServerCall, private net::Task {
     bool finish = false;
     bool cancel = false;
     bool draining = false;  // the cause
+    // On its way from another thread: only the loop may touch the stream.
     absl::Cord message;
     absl::Status status;
   };

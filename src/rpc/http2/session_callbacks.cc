@@ -1,6 +1,8 @@
 #include "rpc/http2/session_callbacks.h"
 
 #include <algorithm>
+#include <array>
+#include <memory>
 #include <new>
 #include <string_view>
 #include <utility>
@@ -17,6 +19,30 @@ constexpr size_t kHeaderFlood = 16;
 
 std::string_view View(const uint8_t* data, size_t bytes) noexcept {
   return {reinterpret_cast<const char*>(data), bytes};
+}
+
+struct FreeOption {
+  void operator()(nghttp2_option* option) const noexcept { nghttp2_option_del(option); }
+};
+
+bool SubmitSettings(nghttp2_session* session, const ConnectionSettings& settings) noexcept {
+  std::array<nghttp2_settings_entry, 6> entries = {};
+  size_t count = 0;
+  const auto add = [&](int32_t id, uint32_t value) { entries[count++] = {id, value}; };
+  add(NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, settings.stream_window_bytes);
+  add(NGHTTP2_SETTINGS_MAX_FRAME_SIZE, settings.max_frame_bytes);
+  add(NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, settings.max_header_bytes);
+  if (settings.role == Role::kServer) {
+    add(NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, settings.max_streams);
+    // Dependency trees would be work that a peer can cause.
+    add(NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1);
+  } else {
+    add(NGHTTP2_SETTINGS_ENABLE_PUSH, 0);
+  }
+  return nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, entries.data(), count) == 0 &&
+         nghttp2_session_set_local_window_size(
+             session, NGHTTP2_FLAG_NONE, 0,
+             static_cast<int32_t>(settings.connection_window_bytes)) == 0;
 }
 
 }  // namespace
@@ -45,6 +71,35 @@ const nghttp2_session_callbacks* SessionCallbacks::All() noexcept {
     return made;
   }();
   return all;
+}
+
+nghttp2_session* SessionCallbacks::NewSession(Connection& self) noexcept {
+  const ConnectionSettings& settings = self.settings_;
+  nghttp2_option* made = nullptr;
+  if (All() == nullptr || nghttp2_option_new(&made) != 0) return nullptr;
+  const std::unique_ptr<nghttp2_option, FreeOption> option(made);
+  nghttp2_option_set_no_auto_window_update(made, 1);
+  nghttp2_option_set_no_closed_streams(made, 1);
+  // See RequestRules.
+  if (settings.role == Role::kServer) nghttp2_option_set_no_http_messaging(made, 1);
+  nghttp2_option_set_max_outbound_ack(made, settings.peer.waiting_frames);
+  // All types that it does not know, so that they are counted.
+  for (int type = NGHTTP2_ALTSVC; type <= 255; ++type) {
+    nghttp2_option_set_user_recv_extension_type(made, static_cast<uint8_t>(type));
+  }
+#ifdef CBT_NGHTTP2_HAS_RESET_LIMIT
+  // Our limit comes first and has a text for the peer; nghttp2's also counts what it drops.
+  nghttp2_option_set_stream_reset_rate_limit(
+      made, static_cast<uint64_t>(2 * settings.peer.resets.burst),
+      static_cast<uint64_t>(2 * settings.peer.resets.per_second));
+#endif
+  nghttp2_session* session = nullptr;
+  const auto create =
+      settings.role == Role::kServer ? &nghttp2_session_server_new3 : &nghttp2_session_client_new3;
+  if (create(&session, All(), &self, made, self.memory_.functions()) != 0) return nullptr;
+  if (SubmitSettings(session, settings)) return session;
+  nghttp2_session_del(session);
+  return nullptr;
 }
 
 nghttp2_data_provider SessionCallbacks::Provider() noexcept {

@@ -30,6 +30,10 @@ struct SessionCallbacks {
   // The same for all sessions; null without memory.
   static const nghttp2_session_callbacks* All() noexcept;
 
+  // A session for a connection, which has submitted its settings; null without memory. The caller
+  // deletes it.
+  static nghttp2_session* NewSession(Connection& self) noexcept;
+
   // For submitting: pulls the message from the stream.
   static nghttp2_data_provider Provider() noexcept;
 

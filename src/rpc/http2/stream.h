@@ -74,7 +74,8 @@ class Stream {
   int32_t id_ = 0;
   Stream* next_ = nullptr;
   Stream* previous_ = nullptr;
-  absl::Cord unsent_;  // the message
+  // What is left of the message: the peer's window does not admit it yet, and a reset drops it.
+  absl::Cord unsent_;
   HeaderBlock trailers_;
   std::optional<uint64_t> body_left_;  // servers: of the length that the client has said
   size_t unconsumed_ = 0;              // received, and not yet consumed

@@ -98,6 +98,8 @@ class ServerStream final : public CallHandler,
   FairPlaces::Place place_;             // until it is admitted
   std::optional<StreamSlot> slot_;      // from then on
   std::shared_ptr<OutboundFeed> feed_;  // null before Start() and when no longer needed
+  // Made ahead, so that the feed works while the client reads. Not the transport's: End() drops
+  // them, whatever the client's window is.
   std::deque<OutMessage> ready_;
   size_t in_flight_ = 0;  // bytes of the message that is being written
   SendBudget budget_;     // of ready_ and the message in flight

@@ -9,6 +9,7 @@
 #include "kube/client/answer.h"
 #include "kube/client/endpoint.h"
 #include "kube/client/line_splitter.h"
+#include "kube/client/requests.h"
 #include "kube/client/token_bucket.h"
 #include "tests/support/status.h"
 
@@ -21,6 +22,32 @@ using test::ValueOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
+
+// The body is what an edited copy of the object would be, for objects with and without a type.
+TEST(RequestBodyTest, LikeAnEditedCopy) {
+  const std::string metadata =
+      R"("metadata":{"name":"a","namespace":"ns","resourceVersion":"7",)"
+      R"("managedFields":[{"manager":"m"}],"labels":{"managedFields":"kept"}})";
+  const std::vector<std::string> heads = {"", R"("apiVersion":"v9","kind":"Mine",)",
+                                          R"("apiVersion":"","kind":null,)",
+                                          R"("kind":"ConfigMap",)", R"("apiVersion":5,)"};
+  for (const std::string& head : heads) {
+    for (const std::string& rest : {std::string(), std::string(R"(,"data":{"k\"":"\u0001v"})")}) {
+      const Object object = ValueOf(Object::Parse("{" + head + metadata + rest + "}"));
+      Object typed = object;
+      if (typed.api_version().empty()) typed.SetString({"apiVersion"}, "v1");
+      if (typed.kind().empty()) typed.SetString({"kind"}, "ConfigMap");
+      const ApiRequest created = ValueOf(CreateRequest(kConfigMaps, object, {}));
+      EXPECT_EQ(created.wire.body.Reveal(), typed.ToJson());
+      EXPECT_EQ(ValueOf(UpdateRequest(kConfigMaps, object, {})).wire.body.Reveal(), typed.ToJson());
+      ApplyOptions options;
+      options.field_manager = "m";
+      typed.Remove({"metadata", "managedFields"});
+      EXPECT_EQ(ValueOf(ApplyRequest(kConfigMaps, object, options)).wire.body.Reveal(),
+                typed.ToJson());
+    }
+  }
+}
 
 TEST(TokenBucketTest, BurstThenRate) {
   TokenBucket::Clock::time_point now{seconds(1000)};
