@@ -149,6 +149,47 @@ void KeepsObjects(Bucket& bucket) {
   EXPECT_EQ(Listed(bucket, "").size(), 0u);
 }
 
+// A real store makes its pools when the first object comes.
+S3Options Patient() { return {.attempts = 4, .first_wait = 5ms, .longest_wait = 40ms}; }
+
+S3Place Same(const S3Place& place) {
+  S3Place copy;
+  copy.endpoint = place.endpoint;
+  copy.bucket = place.bucket;
+  copy.credentials.access_key = place.credentials.access_key;
+  copy.credentials.secret_key = place.credentials.secret_key.Copy();
+  copy.credentials.session_token = place.credentials.session_token.Copy();
+  return copy;
+}
+
+// What every store must refuse, with what is said then.
+void RefusesStrangers(const S3Place& right) {
+  const auto put = [](S3Place place, S3Options options = Patient()) {
+    return ValueOf(OpenS3Bucket(std::move(place), std::move(options)))->Put("key", Bytes("x"));
+  };
+  ASSERT_OK(put(Same(right)));
+  S3Place wrong = Same(right);
+  wrong.credentials.secret_key = Secret("wrong");
+  const absl::Status unsigned_put = put(std::move(wrong));
+  EXPECT_TRUE(absl::IsUnauthenticated(unsigned_put)) << unsigned_put;
+  EXPECT_NE(unsigned_put.message().find("SignatureDoesNotMatch"), absl::string_view::npos);
+  wrong = Same(right);
+  wrong.credentials.access_key = "AKNOBODY";
+  const absl::Status stranger = put(std::move(wrong));
+  EXPECT_TRUE(absl::IsUnauthenticated(stranger)) << stranger;
+  EXPECT_NE(stranger.message().find("InvalidAccessKeyId"), absl::string_view::npos);
+  wrong = Same(right);
+  wrong.bucket = "another";
+  const absl::Status missing = put(std::move(wrong));
+  EXPECT_TRUE(absl::IsFailedPrecondition(missing)) << missing;
+  EXPECT_NE(missing.message().find("create the bucket"), absl::string_view::npos) << missing;
+  S3Options late = Patient();
+  late.clock = [] { return std::time(nullptr) - 3600; };
+  const absl::Status skewed = put(Same(right), std::move(late));
+  EXPECT_NE(skewed.message().find("clock"), absl::string_view::npos) << skewed;
+  ASSERT_OK(ValueOf(OpenS3Bucket(Same(right), Patient()))->Delete("key"));
+}
+
 TEST(S3Bucket, KeepsObjects) {
   Double store(2);
   KeepsObjects(*ValueOf(OpenS3Bucket(store.Place(), Quick())));
@@ -162,6 +203,7 @@ TEST(S3Bucket, KeepsObjectsInARealStore) {
   std::istringstream(named) >> place.endpoint >> place.bucket >> place.credentials.access_key >>
       secret;
   place.credentials.secret_key = Secret(secret);
+  RefusesStrangers(place);
   KeepsObjects(*ValueOf(OpenS3Bucket(std::move(place))));
 }
 
@@ -262,19 +304,8 @@ TEST(S3Bucket, LastingFaultsAreErrors) {
 
 TEST(S3Bucket, WrongCredentialsAndPlacesAreNamed) {
   Double store;
-  S3Place place = store.Place();
-  place.credentials.secret_key = Secret("wrong");
-  EXPECT_TRUE(
-      absl::IsUnauthenticated(ValueOf(OpenS3Bucket(std::move(place), Quick()))->Put("key", {})));
-  place = store.Place();
-  place.bucket = "another";
-  const absl::Status missing = ValueOf(OpenS3Bucket(std::move(place), Quick()))->Delete("key");
-  EXPECT_TRUE(absl::IsFailedPrecondition(missing)) << missing;
-  S3Options late = Quick();
-  late.clock = [] { return std::time(nullptr) - 3600; };
-  const absl::Status skewed = ValueOf(OpenS3Bucket(store.Place(), std::move(late)))->Put("key", {});
-  EXPECT_NE(skewed.message().find("clock"), absl::string_view::npos) << skewed;
-
+  RefusesStrangers(store.Place());
+  S3Place place;
   place = store.Place();
   place.endpoint = "http://127.0.0.1:1";
   EXPECT_TRUE(
