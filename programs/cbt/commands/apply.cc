@@ -11,16 +11,18 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/file_io.h"
 #include "cbt/executor.h"
+#include "cbt/list_cursor.h"
+#include "cbt/source/copy_ranges.h"
 #include "cbt/source/image.h"
 #include "programs/cbt/command.h"
 #include "programs/cbt/options/extent_options.h"
 #include "programs/cbt/output/output.h"
 #include "programs/cbt/output/progress.h"
-#include "programs/cbt/output/range_copier.h"
 #include "programs/cbt/support/input_files.h"
 #include "programs/cbt/support/numbers.h"
 #include "programs/cbt/support/output_place.h"
@@ -36,11 +38,6 @@ struct ApplyArguments {
   std::string target;
   std::string out;
   std::optional<uint64_t> block_size;
-};
-
-struct Applied {
-  uint64_t bytes = 0;
-  uint64_t ranges = 0;
 };
 
 // Where the result goes, and its permissions.
@@ -89,43 +86,42 @@ absl::StatusOr<Destination> CheckDestination(const std::string& out, const Image
 }
 
 // Writes `target` to `descriptor`, an empty file, starting from a copy of `base`.
-absl::StatusOr<Applied> Restore(const std::shared_ptr<const Image>& base,
-                                const std::shared_ptr<const Image>& target,
-                                const ApplyArguments& arguments, int descriptor) {
+absl::StatusOr<CopyProgress> Restore(const std::shared_ptr<const Image>& base,
+                                     const std::shared_ptr<const Image>& target,
+                                     const ApplyArguments& arguments, int descriptor) {
   const auto size = static_cast<off64_t>(target->size());
   if (Retry([&] { return ftruncate(descriptor, size); }) != 0) {
     return IoError(arguments.out, errno);
   }
-  RangeCopier copier(descriptor, arguments.out);
+  ThreadPool pool(WorkerThreads());
+  const std::unique_ptr<CopyOutput> output = MakeCopyOutput(descriptor, arguments.out);
+  // The commit syncs.
+  CopyOptions options = {.executor = &pool, .output_is_zero = true, .sync = false};
   const uint64_t shared = std::min(base->size(), target->size());
   {
     Progress progress("copying base", shared);
-    copier.set_on_copied([&progress](uint64_t end) { progress.Update(end); });
-    if (absl::Status copied = copier.CopyData(*base, 0, shared); !copied.ok()) return copied;
+    options.on_progress = [&progress](const CopyProgress& done) { progress.Update(done.covered); };
+    options.allow_longer_input = true;
+    const absl::StatusOr<std::unique_ptr<ExtentCursor>> all =
+        MakeExtentCursor(shared == 0 ? std::vector<Extent>() : std::vector<Extent>{{0, shared}},
+                         {.capacity = shared, .granularity = 1});
+    if (!all.ok()) return all.status();
+    const absl::StatusOr<CopyProgress> copied =
+        CopyRanges(**all, *MakeCopyInput(base), *output, options);
+    if (!copied.ok()) return copied.status();
   }
 
-  ThreadPool pool(WorkerThreads());
   absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = MakeImageDeltaCursor(
       base, target,
       {.block_size = arguments.block_size.value_or(kDefaultBlockSize), .executor = &pool});
   if (!cursor.ok()) return cursor.status();
   Progress progress("applying changes", target->size());
-  copier.set_on_copied([&progress](uint64_t end) { progress.Update(end); });
-  Applied applied;
-  const absl::Status done = ForEachBatch(**cursor, [&](const ExtentBatch& batch) -> absl::Status {
-    for (size_t i = 0; i < batch.size(); ++i) {
-      const Extent extent = batch[i];
-      if (absl::Status copied = copier.CopyExactly(*target, extent.offset, extent.end());
-          !copied.ok()) {
-        return copied;
-      }
-      applied.bytes += extent.length;
-      ++applied.ranges;
-    }
-    progress.Update((*cursor)->covered());
-    return absl::OkStatus();
-  });
-  if (!done.ok()) return done;
+  options.on_progress = [&progress](const CopyProgress& done) { progress.Update(done.covered); };
+  options.output_is_zero = false;
+  options.allow_longer_input = false;
+  const absl::StatusOr<CopyProgress> applied =
+      CopyRanges(**cursor, *MakeCopyInput(target), *output, options);
+  if (!applied.ok()) return applied.status();
   // Data was copied before and after the comparison, which can't see changes made in between.
   if (absl::Status unchanged = base->CheckUnchanged(); !unchanged.ok()) return unchanged;
   if (absl::Status unchanged = target->CheckUnchanged(); !unchanged.ok()) return unchanged;
@@ -143,15 +139,16 @@ absl::Status Apply(const ApplyArguments& arguments) {
   const absl::StatusOr<std::unique_ptr<TempFile>> file = TempFile::Create(destination->path);
   if (!file.ok()) return file.status();
 
-  const absl::StatusOr<Applied> applied = Restore(*base, *target, arguments, (*file)->descriptor());
+  const absl::StatusOr<CopyProgress> applied =
+      Restore(*base, *target, arguments, (*file)->descriptor());
   if (!applied.ok()) return applied.status();
   if (absl::Status committed = (*file)->Commit(destination->mode); !committed.ok()) {
     return committed;
   }
 
   Output output(STDOUT_FILENO, "stdout");
-  output.Append("copied " + HumanSize(applied->bytes) + " of " + HumanSize((*target)->size()) +
-                " in " + std::to_string(applied->ranges) +
+  output.Append("copied " + HumanSize(applied->range_bytes) + " of " +
+                HumanSize((*target)->size()) + " in " + std::to_string(applied->ranges) +
                 (applied->ranges == 1 ? " range\n" : " ranges\n"));
   return output.Close();
 }

@@ -7,6 +7,7 @@
 #include "cbt/bridge/nbd_extents.h"
 #include "cbt/bridge/rbd_live.h"
 #include "cbt/source/btrfs_send.h"
+#include "cbt/source/copy_ranges.h"
 #include "cbt/source/file_extents.h"
 #include "cbt/source/open.h"
 #include "cbt/source/qcow2.h"
@@ -34,6 +35,20 @@ absl::Status Btrfs(uint64_t size) {
   auto map = cbt::ReadBtrfsSend(**stream, {.path = "images/vm.raw", .capacity = size});
   // [/btrfs]
   return map.status();
+}
+
+absl::Status Restore(int device) {
+  // [copy]
+  auto base = cbt::Image::Open("monday.img");
+  if (!base.ok()) return base.status();
+  auto target = cbt::Image::Open("tuesday.img");
+  if (!target.ok()) return target.status();
+  auto delta = cbt::MakeImageDeltaCursor(*base, *target);
+  if (!delta.ok()) return delta.status();
+  auto done = cbt::CopyRanges(**delta, *cbt::MakeCopyInput(*target),
+                              *cbt::MakeCopyOutput(device, "the restored volume"));
+  // [/copy]
+  return done.status();
 }
 
 Cursor Files() {

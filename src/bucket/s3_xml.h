@@ -1,0 +1,36 @@
+// The XML of S3: a page of a list, and errors.
+#ifndef CBT_BUCKET_S3_XML_H_
+#define CBT_BUCKET_S3_XML_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "bucket/bucket.h"
+
+namespace cbt::bucket {
+
+struct ListPage {
+  std::vector<ObjectInfo> objects = {};
+  bool truncated = false;
+  std::string next_token = {};
+};
+
+// A page of ListObjectsV2, with keys as they are ("encoding-type=url" is undone).
+// Errors: UNAVAILABLE for anything else, also for a page that says neither that it is the last one
+//         nor how to go on.
+absl::StatusOr<ListPage> ParseListPage(std::string_view xml);
+
+struct S3Error {
+  std::string code = {};
+  std::string message = {};
+  std::string region = {};
+};
+
+// Empty if the body is no error of S3.
+S3Error ParseS3Error(std::string_view xml);
+
+}  // namespace cbt::bucket
+
+#endif  // CBT_BUCKET_S3_XML_H_
