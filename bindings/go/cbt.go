@@ -18,8 +18,6 @@
 //     the call fails with Internal. runtime.Goexit in them ends the process.
 package cbt
 
-// #cgo !cbt_static pkg-config: cbt-c
-// #cgo cbt_static pkg-config: cbt-c-static
 // #include "shim.h"
 import "C"
 

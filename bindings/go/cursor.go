@@ -103,7 +103,8 @@ func (c *Cursor) take() (*C.cbt_cursor, error) {
 	return handle, nil
 }
 
-// Close frees the cursor. It may be called again.
+// Close frees the cursor. It may be called again, but not by the cursor's own Source, whose call it
+// would wait for.
 func (c *Cursor) Close() error {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

@@ -104,6 +104,7 @@ def main():
     elif test == "cgocheck":
         go(BINDING, "test", "-count=1", ".", GOEXPERIMENT="cgocheck2")
     elif test == "static":
+        # Without the shared library's folder.
         go(BINDING, "test", "-count=1", "-tags", "cbt_static", "-run", "TestCases|TestServed", ".", LD_LIBRARY_PATH="")
     elif test == "user":
         as_a_user(go, scratch)

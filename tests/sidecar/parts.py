@@ -312,7 +312,7 @@ def protobuf_fields(data):
 
 
 def review_of(data):
-    """A TokenReview or SubjectAccessReview as the API server's JSON, from JSON or from the protobuf that clients
+    """A TokenReview, TokenRequest or SubjectAccessReview as the API server's JSON, from JSON or from the protobuf that clients
     in Go send (k8s.io/api/*/generated.proto)."""
     if not data.startswith(b"k8s\0"):
         return json.loads(data)
@@ -326,6 +326,9 @@ def review_of(data):
     body = {"apiVersion": text(types, 1), "kind": text(types, 2), "metadata": {"creationTimestamp": None}}
     if body["kind"] == "TokenReview":
         body["spec"] = {"token": text(spec, 1), "audiences": [one.decode() for one in spec.get(2, [])]}
+        return body
+    if body["kind"] == "TokenRequest":
+        body["spec"] = {"audiences": [one.decode() for one in spec.get(1, [])]}
         return body
     attributes = protobuf_fields(spec[1][0])
     named = {name: text(attributes, number) for number, name in
