@@ -248,6 +248,16 @@ class Memory(Case):
         bits.clear()
         self.same(extents_of(cursor), EXTENTS)
 
+    def test_views_that_only_look_constant(self):
+        bits = bytearray(BITS)
+        array_of = np.frombuffer(bits, np.uint8)
+        constant = array_of[:]
+        constant.flags.writeable = False
+        cursors = [cursor_of(memoryview(bits).toreadonly()), cursor_of(constant), cursor_of(memoryview(constant))]
+        bits[:] = bytes(len(bits))
+        for cursor in cursors:
+            self.same(extents_of(cursor), EXTENTS)
+
     def test_memory_that_is_kept_can_not_move(self):
         bits = bytearray(BITS)
         cursor = cursor_of(bits, copy=False)

@@ -99,6 +99,30 @@ class Threads(Case):
         self.assertTrue(all(answers))
         self.assertEqual(len(answers) + len(refused), 200)
 
+    def test_one_loop(self):
+        # Each batch goes to one thread, and stays what it was.
+        loop, batches, wrong, ended = cursor_of().batches(size=16), [], [], []
+
+        def read():
+            while not ended:
+                try:
+                    batches.append(next(loop))
+                except StopIteration:
+                    ended.append(True)
+                except cbt.FailedPreconditionError:
+                    time.sleep(0)
+                except BaseException as error:
+                    wrong.append(error)
+                    ended.append(True)
+
+        threads = [threading.Thread(target=read) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+        self.same(sorted(extents_of(batches)), EXTENTS)
+
     def test_cursors_of_their_own(self):
         wrong = []
 

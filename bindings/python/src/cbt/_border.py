@@ -144,7 +144,7 @@ def bytes_of(data: Buffer, copy: bool | None) -> Any:
     if not view.c_contiguous:
         raise ValueError("the buffer is not contiguous; copy it first, as by bytes() or numpy.ascontiguousarray()")
     if copy is None:
-        copy = not view.readonly
+        copy = _may_change(view)
     memory = ffi.from_buffer("uint8_t[]", view)
     if copy:
         return make("cbt_bytes", lib.cbt_bytes_copy, memory, len(memory))
@@ -155,6 +155,21 @@ def bytes_of(data: Buffer, copy: bool | None) -> Any:
     except BaseException:
         forget(number)
         raise
+
+
+def _may_change(view: memoryview) -> bool:
+    """Whether someone could write to the memory: a view that can't be written to may be one of memory that can."""
+    if not view.readonly:
+        return True
+    owner: Any = view.obj
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            return True
+        owner = owner.base
+    try:
+        return owner is not None and not memoryview(owner).readonly
+    except TypeError:
+        return True
 
 
 def size_of(number: int, name: str) -> int:

@@ -380,45 +380,49 @@ class _Reader(Iterator[Batch]):
                 raise
 
     def __next__(self) -> Batch:
-        if self._failure is not None:
-            raise self._failure
-        size, batch = self._size, self._batch
-        while not self._complete:
-            # The loop's variable still holds the last batch: two blocks of memory take turns.
-            memory = _own(self._spare, size)
-            self._memory, self._spare = memory, self._memory
+        while True:
+            # As with _Use and call(), which would take as long as a thousand extents. Everything that
+            # another thread with the same loop could see half done happens under the lock.
+            cursor = self._cursor
+            if not cursor._lock.acquire(False):
+                raise FailedPreconditionError(_BUSY)
             try:
-                self._fill(memory)
-            except BaseException as failure:
-                self._failure = failure
-                raise
-            count = batch.count
-            if count != 0:
-                numbers = _frombuffer(memory, np.int64)
-                return Batch(numbers[:count], numbers[size:size + count], batch.covered, self._complete)
-        raise StopIteration
+                if self._failure is not None:
+                    raise self._failure
+                if self._complete:
+                    raise StopIteration
+                try:
+                    found = self._fill(cursor)
+                except BaseException as failure:
+                    self._failure = failure
+                    cursor._failed = True
+                    raise
+            finally:
+                cursor._lock.release()
+            if found is not None:
+                return found
 
-    def _fill(self, memory: bytearray) -> None:
-        # As with _Use and call(), which would take as long as a thousand extents.
-        cursor = self._cursor
-        if not cursor._lock.acquire(False):
-            raise FailedPreconditionError(_BUSY)
-        try:
-            if cursor._reading is not self:
-                raise FailedPreconditionError("another loop over this cursor has begun: this one has no answer")
-            failed.raised = None
-            code = lib.cbt_py_read(cursor._check_open(), _from_buffer(memory), self._size, self._batch, self._error)
-            if code:
-                raise_error(code, self._error[0])
-            if failed.raised is not None:
-                raise_interrupt()
-            if self._batch.complete:
-                self._complete, cursor._begun = True, False
-        except BaseException:
-            cursor._failed = True
-            raise
-        finally:
-            cursor._lock.release()
+    def _fill(self, cursor: Cursor) -> Batch | None:
+        if cursor._reading is not self:
+            raise FailedPreconditionError("another loop over this cursor has begun: this one has no answer")
+        size, batch = self._size, self._batch
+        # The loop's variable still holds the last batch: two blocks of memory take turns.
+        memory = _own(self._spare, size)
+        self._memory, self._spare = memory, self._memory
+        failed.raised = None
+        code = lib.cbt_py_read(cursor._check_open(), _from_buffer(memory), size, batch, self._error)
+        if code:
+            raise_error(code, self._error[0])
+        if failed.raised is not None:
+            raise_interrupt()
+        complete = batch.complete != 0
+        if complete:
+            self._complete, cursor._begun = True, False
+        count = batch.count
+        if count == 0:
+            return None
+        numbers = _frombuffer(memory, np.int64)
+        return Batch(numbers[:count], numbers[size:size + count], batch.covered, complete)
 
 
 class _Use:
