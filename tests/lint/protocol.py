@@ -52,7 +52,7 @@ def check_side(at, does, named, verify):
 def check(arguments):
     root = pathlib.Path(arguments.root)
     rows, findings = rows_of((root / TABLE).read_text())
-    built = set(re.findall(r"\b(?:rpc|net)/[\w/]+", "".join((root / name).read_text() for name in LISTED)))
+    built = set(re.findall(r"\b(?:rpc|net|base)/[\w/]+", "".join((root / name).read_text() for name in LISTED)))
     tests, sides, before = {}, 0, (0, 0)
     for line, cells in rows:
         at = f"{TABLE}:{line}"
@@ -99,6 +99,7 @@ def self_test(_):
                    "2.1,good,does,a_test:A.One,-,-\n"
                    "2.x,odd,does,a_test:A.One,-,-\n",
             LISTED[1]: "net/c_test\n",
+            LISTED[2]: "base/e_test\n",
             LISTED[0]: "set(tests\n  rpc/http2/a_test\n  rpc/http2/b/b_test\n"
                     "  rpc/server/c_test)\n",
             "tests/rpc/http2/a_test.cc": "TEST(A, One) {}\n// TEST(A, Off) {}\n",
