@@ -22,8 +22,8 @@ class VolumePaths {
   std::string PidFile(std::string_view id) const { return Directory(id) + "/nbdkit.pid"; }
   std::string FuseDirectory(std::string_view id) const { return Directory(id) + "/fuse"; }
   std::string FuseFile(std::string_view id) const { return FuseDirectory(id) + "/disk"; }
-  // Of a view: another name of the snapshot's file. It has the volume's id, so that the loop devices
-  // of two views of one snapshot differ.
+  // Of a view: another name of the snapshot's file. It has the volume's id, so that the loop
+  // devices of two views of one snapshot differ.
   std::string ViewFile(std::string_view id) const {
     return Directory(id) + "/" + std::string(id) + ".view";
   }
