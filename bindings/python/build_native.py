@@ -7,7 +7,7 @@ import re
 
 import cffi
 
-HEADERS = ("base", "cursor", "map", "chain", "tracker", "wire", "stream", "arrow")
+HEADERS = ("base", "cursor", "map", "chain", "tracker", "wire", "stream", "server", "client", "arrow")
 
 # What cffi's parser knows of C: no preprocessor, no attributes.
 NOISE = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#(?:[^\n\\]|\\\n|\\.)*$|\bCBT_API\b|\bCBT_NOTHROW\b", re.DOTALL | re.MULTILINE)

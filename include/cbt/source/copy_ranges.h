@@ -8,8 +8,9 @@
 //   if (!target.ok()) return target.status();
 //   auto delta = cbt::MakeImageDeltaCursor(*base, *target);
 //   if (!delta.ok()) return delta.status();
-//   auto done = cbt::CopyRanges(**delta, *cbt::MakeCopyInput(*target),
-//                               *cbt::MakeCopyOutput(device, "the restored volume"));
+//   auto input = cbt::MakeCopyInput(*target);
+//   auto output = cbt::MakeCopyOutput(device, "the restored volume");
+//   auto done = cbt::CopyRanges(**delta, *input, *output);
 #ifndef CBT_SOURCE_COPY_RANGES_H_
 #define CBT_SOURCE_COPY_RANGES_H_
 

@@ -45,8 +45,9 @@ absl::Status Restore(int device) {
   if (!target.ok()) return target.status();
   auto delta = cbt::MakeImageDeltaCursor(*base, *target);
   if (!delta.ok()) return delta.status();
-  auto done = cbt::CopyRanges(**delta, *cbt::MakeCopyInput(*target),
-                              *cbt::MakeCopyOutput(device, "the restored volume"));
+  auto input = cbt::MakeCopyInput(*target);
+  auto output = cbt::MakeCopyOutput(device, "the restored volume");
+  auto done = cbt::CopyRanges(**delta, *input, *output);
   // [/copy]
   return done.status();
 }

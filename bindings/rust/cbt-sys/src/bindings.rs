@@ -309,6 +309,135 @@ pub struct cbt_message {
 pub const CBT_INITIAL: _bindgen_ty_9 = 0;
 pub const CBT_TRAILING: _bindgen_ty_9 = 1;
 pub type _bindgen_ty_9 = ::core::ffi::c_uint;
+pub const CBT_CONTRACT_CSI: _bindgen_ty_10 = 0;
+pub const CBT_CONTRACT_KUBERNETES: _bindgen_ty_10 = 1;
+pub const CBT_CONTRACT_SESSION: _bindgen_ty_10 = 2;
+pub const CBT_CONTRACT_PAGED: _bindgen_ty_10 = 3;
+pub type _bindgen_ty_10 = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug)]
+pub struct cbt_server {
+    _unused: [u8; 0],
+}
+pub const CBT_LOG_DEBUG: _bindgen_ty_11 = 1;
+pub const CBT_LOG_INFO: _bindgen_ty_11 = 2;
+pub const CBT_LOG_WARNING: _bindgen_ty_11 = 3;
+pub const CBT_LOG_ERROR: _bindgen_ty_11 = 4;
+pub type _bindgen_ty_11 = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct cbt_server_options {
+    pub struct_size: u64,
+    pub listen: *const ::core::ffi::c_char,
+    pub tls_certificate_file: *const ::core::ffi::c_char,
+    pub tls_key_file: *const ::core::ffi::c_char,
+    pub tls_client_ca_file: *const ::core::ffi::c_char,
+    pub threads: u64,
+    pub max_streams: u64,
+    pub max_connections: u64,
+    pub stall_ms: u64,
+    pub stream_ms: u64,
+    pub log: ::core::option::Option<
+        unsafe extern "C" fn(
+            user: *mut ::core::ffi::c_void,
+            level: i32,
+            event: *const ::core::ffi::c_char,
+            fields: *const cbt_metadata,
+            count: u64,
+        ),
+    >,
+    pub log_level: i32,
+    pub no_reflection: i32,
+    pub user: *mut ::core::ffi::c_void,
+    pub release: ::core::option::Option<unsafe extern "C" fn(user: *mut ::core::ffi::c_void)>,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct cbt_relay_options {
+    pub struct_size: u64,
+    pub plugin: *const ::core::ffi::c_char,
+    pub plugin_tls: i32,
+    pub contract: i32,
+    pub plugin_ca: *const ::core::ffi::c_char,
+    pub plugin_certificate: *const ::core::ffi::c_char,
+    pub plugin_key: *const ::core::ffi::c_char,
+    pub tokens_file: *const ::core::ffi::c_char,
+    pub snapshots_file: *const ::core::ffi::c_char,
+    pub secrets_file: *const ::core::ffi::c_char,
+    pub base_is_name: i32,
+    pub unchecked: i32,
+    pub require_message: i32,
+    pub reserved: i32,
+    pub plugin_stall_ms: u64,
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct cbt_client {
+    _unused: [u8; 0],
+}
+pub const CBT_NO_MESSAGE_NEEDS_CAPACITY: _bindgen_ty_12 = 0;
+pub const CBT_NO_MESSAGE_ACCEPTED: _bindgen_ty_12 = 1;
+pub const CBT_NO_MESSAGE_REFUSED: _bindgen_ty_12 = 2;
+pub type _bindgen_ty_12 = ::core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct cbt_client_options {
+    pub struct_size: u64,
+    pub address: *const ::core::ffi::c_char,
+    pub snapshot: *const ::core::ffi::c_char,
+    pub base: *const ::core::ffi::c_char,
+    pub contract: i32,
+    pub require_proof: i32,
+    pub token: *const ::core::ffi::c_char,
+    pub name_space: *const ::core::ffi::c_char,
+    pub volume: *const ::core::ffi::c_char,
+    pub secrets: *const cbt_metadata,
+    pub secret_count: u64,
+    pub starting_offset: u64,
+    pub source_version: *const ::core::ffi::c_char,
+    pub max_results: u32,
+    pub no_message: i32,
+    pub capacity: u64,
+    pub wire_tuples: i32,
+    pub tls: i32,
+    pub ca: *const ::core::ffi::c_char,
+    pub certificate: *const ::core::ffi::c_char,
+    pub key: *const ::core::ffi::c_char,
+    pub timeout_ms: u64,
+    pub stall_ms: u64,
+    pub retry_ms: u64,
+    pub user: *mut ::core::ffi::c_void,
+    pub next_token: ::core::option::Option<
+        unsafe extern "C" fn(
+            user: *mut ::core::ffi::c_void,
+            token: *mut *mut cbt_bytes,
+            error: *mut *mut cbt_error,
+        ) -> cbt_code,
+    >,
+    pub on_resume: ::core::option::Option<
+        unsafe extern "C" fn(
+            user: *mut ::core::ffi::c_void,
+            offset: u64,
+            code: cbt_code,
+            reason: *const ::core::ffi::c_char,
+        ),
+    >,
+    pub release: ::core::option::Option<unsafe extern "C" fn(user: *mut ::core::ffi::c_void)>,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct cbt_client_info {
+    pub struct_size: u64,
+    pub type_: i32,
+    pub capacity_known: i32,
+    pub may_change: i32,
+    pub has_summary_bytes: i32,
+    pub has_summary_tuples: i32,
+    pub reserved: i32,
+    pub summary_bytes: u64,
+    pub summary_tuples: u64,
+    pub resumes: u64,
+}
 #[repr(C)]
 #[derive(Debug)]
 pub struct cbt_tracker {
@@ -765,6 +894,49 @@ extern "C" {
     ) -> cbt_code;
     pub fn cbt_stream_cancel(stream: *mut cbt_stream);
     pub fn cbt_stream_free(stream: *mut cbt_stream);
+    pub fn cbt_server_start(
+        service: *const cbt_service,
+        options: *const cbt_server_options,
+        server: *mut *mut cbt_server,
+        error: *mut *mut cbt_error,
+    ) -> cbt_code;
+    pub fn cbt_relay_start(
+        relay: *const cbt_relay_options,
+        options: *const cbt_server_options,
+        server: *mut *mut cbt_server,
+        error: *mut *mut cbt_error,
+    ) -> cbt_code;
+    pub fn cbt_server_address_borrowed(server: *const cbt_server) -> *const ::core::ffi::c_char;
+    pub fn cbt_server_open_streams(server: *const cbt_server) -> u64;
+    pub fn cbt_server_shutdown(
+        server: *mut cbt_server,
+        grace_ms: u64,
+        error: *mut *mut cbt_error,
+    ) -> cbt_code;
+    pub fn cbt_server_free(server: *mut cbt_server);
+    pub fn cbt_client_new(
+        options: *const cbt_client_options,
+        client: *mut *mut cbt_client,
+        error: *mut *mut cbt_error,
+    ) -> cbt_code;
+    pub fn cbt_client_open(
+        client: *mut cbt_client,
+        cursor: *mut *mut cbt_cursor,
+        error: *mut *mut cbt_error,
+    ) -> cbt_code;
+    pub fn cbt_client_get_info(
+        client: *const cbt_client,
+        info: *mut cbt_client_info,
+        error: *mut *mut cbt_error,
+    ) -> cbt_code;
+    pub fn cbt_client_version_borrowed(client: *const cbt_client) -> *const ::core::ffi::c_char;
+    pub fn cbt_client_proof(
+        client: *const cbt_client,
+        proof: *mut i32,
+        error: *mut *mut cbt_error,
+    ) -> cbt_code;
+    pub fn cbt_client_cancel(client: *mut cbt_client);
+    pub fn cbt_client_free(client: *mut cbt_client);
     pub fn cbt_tracker_create(
         options: *const cbt_tracker_options,
         tracker: *mut *mut cbt_tracker,
