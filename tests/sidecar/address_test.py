@@ -188,10 +188,10 @@ class AddressTest(unittest.TestCase):
             self.assertEqual([row for row in rows if row["result"] == "fail"], [])
 
     def test_what_is_not_there_or_not_allowed(self):
-        self.expect(2, "snapshot ns/never", "list", "k8s:ns/never")
+        self.expect(2, "VolumeSnapshot ns/never", "list", "k8s:ns/never")
         # Nothing is learned of a namespace without a right in it.
-        self.expect(2, "snapshot other/far", "list", "k8s:other/far")
-        self.expect(2, "snapshot other/never", "list", "k8s:other/never")
+        self.expect(2, "VolumeSnapshot other/far", "list", "k8s:other/far")
+        self.expect(2, "VolumeSnapshot other/never", "list", "k8s:other/never")
         self.expect(2, "base", "list", "k8s:ns/tuesday", "--base", "never")
         self.expect(2, "base", "list", "k8s:ns/tuesday", "--base-handle", "vol1/monday2")
         self.expect(2, "newer", "list", "k8s:ns/monday", "--base", "tuesday")

@@ -268,7 +268,8 @@ TEST_F(FuseDiskTest, NAOneThatLeftRequestsUnansweredIsNotClean) {
   const std::vector<uint8_t> bytes(kBlock, 3);
   ssize_t result = 0;
   std::thread writer([&] { result = pwrite(file.number(), bytes.data(), kBlock, 0); });
-  std::this_thread::sleep_for(200ms);
+  // Until it has been read, on a busy machine too.
+  std::this_thread::sleep_for(1000ms);
   server_.reset();
   disk->Stop();
   FuseSession session = disk->session();
