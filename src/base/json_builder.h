@@ -31,7 +31,7 @@ class JsonBuilder {
     if constexpr (std::same_as<T, bool>) {
       return Raw(value ? "true" : "false");
     } else if constexpr (std::is_integral_v<T>) {
-      char digits[24];
+      char digits[24] = {};
       return Raw({digits, std::to_chars(digits, digits + sizeof digits, value).ptr});
     } else {
       return Text(value);

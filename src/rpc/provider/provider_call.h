@@ -57,7 +57,7 @@ class ProviderCall {
   const AnswerPart& part() const noexcept { return part_; }
 
  private:
-  ProviderCall(const ProviderQuestion& question)
+  explicit ProviderCall(const ProviderQuestion& question)
       : question_(question), receiver_(question.channel, question.deadline, question.stop) {}
 
   // kPart for any message.

@@ -64,8 +64,10 @@ bool IsZero(std::span<const uint8_t> bytes) {
 class RangeCopy {
  public:
   RangeCopy(const CopyInput& input, CopyOutput& output, const CopyOptions& options)
-      : input_(input), output_(output), options_(options) {
-    kernel_copies_ = !options.find_zeros && input.descriptor() >= 0 && output.descriptor() >= 0;
+      : input_(input),
+        output_(output),
+        options_(options),
+        kernel_copies_(!options.find_zeros && input.descriptor() >= 0 && output.descriptor() >= 0) {
   }
 
   // The body of a task, and of the calling thread where it has to wait: copies the next piece that
