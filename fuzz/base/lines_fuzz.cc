@@ -14,7 +14,6 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "cbt/rpc/access.h"
-#include "cbt/rpc/session_store.h"
 #include "fuzz/support/check.h"
 #include "source/directory/snapshot_folder.h"
 #include "source/directory/volume_sources.h"

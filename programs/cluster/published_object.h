@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "cbt/kube/object.h"
-#include "cbt/kube/resource.h"
 #include "programs/cluster/objects.h"
 
 namespace cbt::kube::cluster {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cbt/kube/reviews.h"
+#include "cbt/kube/typed_objects.h"
 
 namespace cbt::kube::sidecar {
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "c/border.h"
-#include "cbt/shared_bytes.h"
+#include "cbt/lifetime.h"
 
 struct cbt_bytes : cbt::c::Handle {
   explicit cbt_bytes(cbt::SharedBytes kept) : Handle(&kKind<cbt_bytes>), bytes(std::move(kept)) {}

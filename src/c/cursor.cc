@@ -9,7 +9,6 @@
 #include "c/bytes_handle.h"
 #include "c/cursor_handle.h"
 #include "cbt/bitmap.h"
-#include "cbt/list_cursor.h"
 #include "cbt/memory.h"
 
 namespace cbt::c {

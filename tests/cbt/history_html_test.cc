@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cbt/list_cursor.h"
+#include "cbt/memory.h"
 #include "cbt/units.h"
 #include "tests/support/status.h"
 
@@ -60,7 +60,9 @@ class MadeChain final : public ChangeChain {
     }
     return MakeExtentCursor(std::move(list), {.capacity = kCapacity, .granularity = kGranularity});
   }
-  absl::Status Append(const ChangeMap&, std::optional<int64_t>) override { return absl::UnimplementedError(""); }
+  absl::Status Append(const ChangeMap&, std::optional<int64_t>) override {
+    return absl::UnimplementedError("");
+  }
   absl::Status Remove(std::string_view) override { return absl::UnimplementedError(""); }
   absl::Status Verify() const override { return absl::OkStatus(); }
 

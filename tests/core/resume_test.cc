@@ -16,7 +16,6 @@
 #include "cbt/change_chain.h"
 #include "cbt/change_map.h"
 #include "cbt/change_map_file.h"
-#include "cbt/list_cursor.h"
 #include "cbt/memory.h"
 #include "cbt/transform.h"
 #include "cbt/units.h"

@@ -19,7 +19,7 @@
 #include "cbt/change_map.h"
 #include "cbt/change_map_file.h"
 #include "cbt/executor.h"
-#include "cbt/list_cursor.h"
+#include "cbt/memory.h"
 #include "cbt/provider.h"
 #include "cbt/secrets.h"
 #include "cbt/source/directory_provider.h"

@@ -1,5 +1,7 @@
 // Memory runs out at every allocation: an error or std::bad_alloc at the API, never a crash, a leak
 // (under the address sanitizer) or a different answer, and earlier state is unchanged.
+#include "cbt/memory.h"
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -23,8 +25,7 @@
 #include "cbt/change_map_file.h"
 #include "cbt/change_tracker.h"
 #include "cbt/executor.h"
-#include "cbt/list_cursor.h"
-#include "cbt/metadata_type.h"
+#include "cbt/extent.h"
 #include "cbt/secrets.h"
 #include "cbt/source/ext_filesystem.h"
 #include "cbt/source/image.h"

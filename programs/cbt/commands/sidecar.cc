@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "cbt/ops/log.h"
-#include "cbt/rpc/session_store.h"
+#include "cbt/rpc/access.h"
 #include "cbt/version.h"
 #include "programs/cbt/command.h"
 #include "programs/cbt/commands/sidecar_flags.h"

@@ -11,8 +11,8 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
-#include "cbt/rpc/api.h"
 #include "cbt/rpc/client.h"
+#include "cbt/rpc/options.h"
 
 namespace cbt::cli {
 

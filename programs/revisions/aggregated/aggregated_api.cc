@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "cbt/kube/client.h"
-#include "cbt/kube/leader_election.h"
+#include "cbt/kube/controller.h"
 #include "cbt/kube/watch.h"
 #include "ops/event_log.h"
 #include "ops/http_page.h"

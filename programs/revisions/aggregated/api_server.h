@@ -13,7 +13,7 @@
 #include "base/fair_limit.h"
 #include "base/fair_places.h"
 #include "cbt/executor.h"
-#include "cbt/kube/reviews.h"
+#include "cbt/kube/typed_objects.h"
 #include "ops/event_log.h"
 #include "programs/revisions/aggregated/authorizer.h"
 #include "programs/revisions/aggregated/delta_service.h"

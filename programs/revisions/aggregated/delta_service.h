@@ -10,7 +10,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "cbt/kube/reviews.h"
+#include "cbt/kube/typed_objects.h"
 #include "ops/event_log.h"
 #include "programs/revisions/aggregated/authorizer.h"
 #include "programs/revisions/aggregated/cluster_objects.h"

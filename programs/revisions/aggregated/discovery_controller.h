@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "cbt/kube/client.h"
+#include "cbt/kube/controller.h"
 #include "cbt/kube/watch.h"
-#include "cbt/kube/work_queue.h"
 #include "ops/event_log.h"
 #include "programs/revisions/aggregated/api/driver_discovery.h"
 #include "programs/revisions/aggregated/upstream.h"

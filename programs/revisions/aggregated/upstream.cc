@@ -54,7 +54,7 @@ absl::Status Upstream::ReadPage(const DriverDiscovery& service, const DeltaPageR
                   .content_type = "application/json",
                   .accept = "application/x-ndjson",
                   .body = request.ToJson()};
-  StreamOptions options;
+  StreamCallOptions options;
   options.open_timeout = timeout;
   options.timeout = timeout;
   options.max_line = kMaxPageLine;

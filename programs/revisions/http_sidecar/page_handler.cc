@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "cbt/kube/core_objects.h"
+#include "cbt/kube/typed_objects.h"
 #include "cbt/secrets.h"
 #include "programs/revisions/http_server/error_response.h"
 

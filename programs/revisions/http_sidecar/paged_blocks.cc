@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
 #include "base/utf8.h"
-#include "cbt/kube/time.h"
+#include "cbt/kube/object.h"
 #include "programs/revisions/http_sidecar/changed_blocks.h"
 #include "rpc/client/unary_call.h"
 #include "rpc/contract/contract.h"

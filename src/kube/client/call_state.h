@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cbt/kube/call.h"
+#include "cbt/kube/client.h"
 #include "kube/client/answer.h"
 #include "kube/client/transfer.h"
 

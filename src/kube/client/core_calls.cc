@@ -87,7 +87,7 @@ Client::Core::Clock::time_point Client::Core::DeadlineOf(const Timeout& timeout)
 }
 
 Call Client::Core::Begin(absl::StatusOr<ApiRequest> request, const Timeout& timeout,
-                         Done<Answer> done) {
+                         ResultCallback<Answer> done) {
   auto call = std::make_shared<CallState>(weak_from_this());
   if (request.ok()) call->request = std::move(request->wire);
   call->done = std::move(done);
@@ -96,7 +96,7 @@ Call Client::Core::Begin(absl::StatusOr<ApiRequest> request, const Timeout& time
 }
 
 Call Client::Core::BeginObject(absl::StatusOr<ApiRequest> request, const Timeout& timeout,
-                               Done<Object> done) {
+                               ResultCallback<Object> done) {
   Expected expected;
   if (request.ok()) expected = request->expected;
   return Begin(std::move(request), timeout,
@@ -110,7 +110,7 @@ Call Client::Core::BeginObject(absl::StatusOr<ApiRequest> request, const Timeout
 }
 
 Call Client::Core::BeginSeries(absl::StatusOr<ApiRequest> request, const Timeout& timeout,
-                               Next next, Done<Answer> done) {
+                               Next next, ResultCallback<Answer> done) {
   auto call = std::make_shared<CallState>(weak_from_this());
   if (request.ok()) call->request = std::move(request->wire);
   call->done = std::move(done);
@@ -125,8 +125,9 @@ Call Client::Core::BeginSeries(absl::StatusOr<ApiRequest> request, const Timeout
   return Start(std::move(call), request.status());
 }
 
-Call Client::Core::BeginStream(absl::StatusOr<WireRequest> request, const StreamOptions& options,
-                               StreamSink sink, DoneStatus done) {
+Call Client::Core::BeginStream(absl::StatusOr<WireRequest> request,
+                               const StreamCallOptions& options, StreamSink sink,
+                               StatusCallback done) {
   auto call = std::make_shared<CallState>(weak_from_this());
   if (request.ok()) call->request = *std::move(request);
   call->sink = std::move(sink);

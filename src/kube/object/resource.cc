@@ -1,10 +1,9 @@
-#include "cbt/kube/resource.h"
-
 #include <algorithm>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/absl_view.h"
+#include "cbt/kube/object.h"
 #include "kube/object/percent.h"
 
 namespace cbt::kube {

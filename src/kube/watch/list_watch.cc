@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "cbt/kube/status.h"
+#include "kube/watch/back_off.h"
 #include "kube/watch/pruned_object.h"
 
 namespace cbt::kube {
@@ -265,7 +266,7 @@ absl::Status ListWatch::Watch(bool with_list) {
                                                               options_.max_watch.count())(random_));
   Request request = WatchRequest(with_list, length);
   request.path = *std::move(path);
-  StreamOptions limits;
+  StreamCallOptions limits;
   limits.timeout = length + kEndOfWatch;
   limits.idle_timeout = options_.silence;
   // An event is an object and some words.

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "cbt/executor.h"
 #include "cbt/provider.h"
-#include "cbt/rpc/api.h"
+#include "cbt/rpc/options.h"
 #include "cbt/rpc/service_options.h"
 #include "rpc/access/admission.h"
 #include "rpc/server/identity_service.h"

@@ -13,8 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/kube/client.h"
-#include "cbt/kube/reviews.h"
 #include "cbt/kube/status.h"
+#include "cbt/kube/typed_objects.h"
 #include "tests/kube/support/scripted_server.h"
 #include "tests/support/status.h"
 
@@ -43,7 +43,7 @@ ScriptedAnswer Hang() { return {.raw = "", .end = ScriptedAnswer::End::kHang}; }
 // The result of one call, and how often it came.
 class Result {
  public:
-  Done<Response> Taker() {
+  ResultCallback<Response> Taker() {
     return [state = state_](absl::StatusOr<Response> result) {
       if (++state->times == 1) state->result.set_value(result.status());
     };

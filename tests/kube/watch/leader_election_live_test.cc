@@ -12,7 +12,7 @@
 
 #include "cbt/kube/client.h"
 #include "cbt/kube/config.h"
-#include "cbt/kube/core_objects.h"
+#include "cbt/kube/typed_objects.h"
 #include "tests/kube/support/bound_process.h"
 #include "tests/kube/support/control_plane.h"
 #include "tests/kube/watch/cache_probe.h"

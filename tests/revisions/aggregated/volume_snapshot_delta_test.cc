@@ -7,8 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cbt/list_cursor.h"
-#include "cbt/rpc/volume_snapshot_delta.h"
+#include "cbt/memory.h"
 #include "tests/support/status.h"
 
 namespace cbt::test::volume_snapshot_delta_test {

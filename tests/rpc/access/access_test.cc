@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cbt/rpc/session_store.h"
 #include "tests/support/status.h"
 #include "tests/support/temp_dir.h"
 

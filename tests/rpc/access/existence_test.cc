@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "cbt/rpc/access.h"
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/server.h"
-#include "cbt/rpc/session_store.h"
 #include "cbt/units.h"
 #include "rpc/contract/contract.h"
 #include "tests/rpc/support/providers.h"

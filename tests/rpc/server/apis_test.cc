@@ -14,7 +14,6 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/rpc/access.h"
 #include "cbt/rpc/client.h"
-#include "cbt/rpc/session_store.h"
 #include "cbt/units.h"
 #include "first_revision.pb.h"
 #include "list_snapshot_deltas.pb.h"

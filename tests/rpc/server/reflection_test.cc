@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cbt/rpc/access.h"
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/server.h"
-#include "cbt/rpc/session_store.h"
 #include "cbt/units.h"
 #include "tests/rpc/support/fixture.h"
 #include "tests/support/status.h"

@@ -11,7 +11,6 @@
 
 #include "cbt/rpc/access.h"
 #include "cbt/rpc/client.h"
-#include "cbt/rpc/session_store.h"
 #include "tests/support/status.h"
 
 namespace cbt::test {

@@ -1,7 +1,7 @@
 // The Kubernetes object of the proposal's paged revision: VolumeSnapshotDelta of group
 // cbt.storage.k8s.io/v1alpha1, as JSON, one page at a time.
-#ifndef CBT_RPC_VOLUME_SNAPSHOT_DELTA_H_
-#define CBT_RPC_VOLUME_SNAPSHOT_DELTA_H_
+#ifndef CBT_PROGRAMS_CBT_OUTPUT_VOLUME_SNAPSHOT_DELTA_H_
+#define CBT_PROGRAMS_CBT_OUTPUT_VOLUME_SNAPSHOT_DELTA_H_
 
 #include <cstdint>
 #include <memory>
@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/cursor.h"
 
-namespace cbt {
+namespace cbt::cli {
 
 // What the numbers of `state` mean.
 enum class VolumeSnapshotDeltaState : int {
@@ -27,7 +27,7 @@ struct VolumeSnapshotDeltaSpec {
   std::string name_space = {};
   std::optional<std::string> base_snapshot = {};  // unset: everything allocated in the target
   std::string target_snapshot = {};
-  uint64_t limit = 256;  // most blocks on the page
+  uint64_t limit = 256;  // maximum number of blocks on the page
   uint64_t offset = 0;   // index of the first block
 };
 
@@ -47,6 +47,6 @@ absl::StatusOr<std::string> RenderVolumeSnapshotDelta(const VolumeSnapshotDeltaS
 std::string RenderFailedVolumeSnapshotDelta(const VolumeSnapshotDeltaSpec& spec,
                                             const absl::Status& error);
 
-}  // namespace cbt
+}  // namespace cbt::cli
 
-#endif  // CBT_RPC_VOLUME_SNAPSHOT_DELTA_H_
+#endif  // CBT_PROGRAMS_CBT_OUTPUT_VOLUME_SNAPSHOT_DELTA_H_

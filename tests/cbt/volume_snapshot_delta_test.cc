@@ -1,5 +1,4 @@
-// The page objects of the proposed aggregated API.
-#include "cbt/rpc/volume_snapshot_delta.h"
+#include "programs/cbt/output/volume_snapshot_delta.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +13,9 @@
 namespace cbt::test {
 namespace volume_snapshot_delta_test {
 
+using cli::RenderFailedVolumeSnapshotDelta;
+using cli::RenderVolumeSnapshotDelta;
+using cli::VolumeSnapshotDeltaSpec;
 using testing::HasSubstr;
 
 TEST(VolumeSnapshotDelta, PagesByBlockIndex) {

@@ -1,4 +1,4 @@
-#include "cbt/rpc/volume_snapshot_delta.h"
+#include "programs/cbt/output/volume_snapshot_delta.h"
 
 #include <algorithm>
 #include <string_view>
@@ -8,7 +8,7 @@
 #include "base/json_string.h"
 #include "cbt/transform.h"
 
-namespace cbt {
+namespace cbt::cli {
 namespace {
 
 struct Page {
@@ -100,4 +100,4 @@ std::string RenderFailedVolumeSnapshotDelta(const VolumeSnapshotDeltaSpec& spec,
   return Render(spec, Failed(spec, error));
 }
 
-}  // namespace cbt
+}  // namespace cbt::cli
