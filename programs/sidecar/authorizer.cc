@@ -46,7 +46,7 @@ AccessReviewer::AccessReviewer(Client& client, std::chrono::milliseconds timeout
     : client_(client),
       timeout_(timeout),
       log_(log),
-      kept_({.yes_time = kKeepAllowed, .no_time = kKeepDenied, .max_entries = kMostKept}) {}
+      kept_({.yes_time = kKeepAllowed, .no_time = kKeepDenied, .max_entries = kMaxKept}) {}
 
 void AccessReviewer::Authorize(const rpc::Principal& who, const std::string& name_space,
                                rpc::DoneStatus done) {

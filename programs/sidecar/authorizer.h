@@ -21,7 +21,7 @@ class AccessReviewer final : public rpc::Authorizer {
  public:
   static constexpr std::chrono::seconds kKeepAllowed{5};
   static constexpr std::chrono::seconds kKeepDenied{1};
-  static constexpr size_t kMostKept = 4096;
+  static constexpr size_t kMaxKept = 4096;
 
   // The object must live until the client's end.
   AccessReviewer(Client& client, std::chrono::milliseconds timeout, ops::EventLog& log);

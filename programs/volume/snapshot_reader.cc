@@ -8,14 +8,14 @@
 #include "cbt/change_chain.h"
 #include "map/chain/chain_access.h"
 #include "programs/volume/snapshot_copy.h"
-#include "programs/volume/volume_folder.h"
+#include "programs/volume/volume_directory.h"
 #include "programs/volume/volume_manifest.h"
 
 namespace cbt::volume {
 
 class SnapshotReader::Core {
  public:
-  Core(std::string path, VolumeManifest manifest, Folder snapshots)
+  Core(std::string path, VolumeManifest manifest, Directory snapshots)
       : path(std::move(path)), manifest(std::move(manifest)), snapshots(std::move(snapshots)) {}
 
   const SnapshotRecord* Find(std::string_view id) const noexcept {
@@ -34,7 +34,7 @@ class SnapshotReader::Core {
 
   const std::string path;
   const VolumeManifest manifest;
-  const Folder snapshots;
+  const Directory snapshots;
   std::unique_ptr<const ChangeChain> chain;
   std::vector<SnapshotRecord> records;
   std::vector<SnapshotInfo> infos;
@@ -43,8 +43,8 @@ class SnapshotReader::Core {
 SnapshotReader::SnapshotReader(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 SnapshotReader::~SnapshotReader() = default;
 
-absl::StatusOr<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const std::string& folder) {
-  absl::StatusOr<Folder> opened = Folder::Open(folder);
+absl::StatusOr<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const std::string& directory) {
+  absl::StatusOr<Directory> opened = Directory::Open(directory);
   if (!opened.ok()) return opened.status();
   absl::StatusOr<VolumeManifest> manifest = ReadVolumeManifest(*opened);
   if (!manifest.ok()) return manifest.status();
@@ -52,16 +52,16 @@ absl::StatusOr<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const std::
     return absl::IsNotFound(status) ? absl::DataLossError(status.message()) : status;
   };
   // The chain first: a snapshot that is deleted meanwhile is not listed.
-  const absl::StatusOr<Folder> chain_folder = opened->OpenFolder(kChainName);
-  if (!chain_folder.ok()) return lost(chain_folder.status());
+  const absl::StatusOr<Directory> chain_directory = opened->OpenDirectory(kChainName);
+  if (!chain_directory.ok()) return lost(chain_directory.status());
   absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
-      OpenChainIn(*chain_folder, ChangeChain::Access::kRead);
+      OpenChainIn(*chain_directory, ChangeChain::Access::kRead);
   if (!chain.ok()) return lost(chain.status());
-  const absl::StatusOr<Folder> snapshots = opened->OpenFolder(kSnapshotsName);
+  const absl::StatusOr<Directory> snapshots = opened->OpenDirectory(kSnapshotsName);
   if (!snapshots.ok()) return lost(snapshots.status());
-  const absl::StatusOr<Folder> copying = opened->OpenFolder(kCopyingName);
+  const absl::StatusOr<Directory> copying = opened->OpenDirectory(kCopyingName);
   if (!copying.ok()) return lost(copying.status());
-  auto core = std::make_unique<Core>(folder, *std::move(manifest), *snapshots);
+  auto core = std::make_unique<Core>(directory, *std::move(manifest), *snapshots);
   core->chain = *std::move(chain);
   for (const ChainSnapshot& entry : core->chain->snapshots()) {
     if (IdOf(entry.id).empty()) continue;

@@ -1,4 +1,4 @@
-// A volume in a folder that tracks its own writes, takes snapshots, and reports the delta of any
+// A volume in a directory that tracks its own writes, takes snapshots, and reports the delta of any
 // two of them without reading data.
 //
 //   auto volume = volume::TrackedVolume::Open("/srv/volumes/v1");
@@ -8,7 +8,7 @@
 //   (*volume)->TakeSnapshot("tuesday");
 //   auto delta = (*volume)->Delta("monday", "tuesday");  // an ExtentCursor
 //
-// The folder, which one process at a time may have open for changes:
+// The directory, which one process at a time may have open for changes:
 //
 //   MANIFEST        name, capacity, granularity, which tracker is in use
 //   data            the volume, a sparse file of its capacity
@@ -128,22 +128,22 @@ struct VolumeStatus {
 // issued; writes succeed again once the log can be written.
 class TrackedVolume {
  public:
-  // Makes a volume of `capacity` bytes (1 .. kMaxCapacity) in `folder`, which is created if
-  // missing, but not its parents. Durable when it returns. A folder in which an earlier Create()
+  // Makes a volume of `capacity` bytes (1 .. kMaxCapacity) in `directory`, which is created if
+  // missing, but not its parents. Durable when it returns. A directory in which an earlier Create()
   // was interrupted may be used again: what that left is replaced. Errors: ALREADY_EXISTS if there
   // is a volume, FAILED_PRECONDITION if there are other files,
   //         UNAVAILABLE if another process is at it, INVALID_ARGUMENT for options, OUT_OF_RANGE if
-  //         the image is larger than the capacity; file errors. The folder may then hold part of a
+  //         the image is larger than the capacity; file errors. The directory may then hold part of a
   //         volume, which Open() takes for none, and Create() and Remove() replace.
-  static absl::Status Create(const std::string& folder, uint64_t capacity,
+  static absl::Status Create(const std::string& directory, uint64_t capacity,
                              const CreateOptions& options = {});
 
   // Deletes a volume with its snapshots, or what an interrupted Create() or Remove() left, and the
-  // folder. From the beginning of it, Open() takes the folder for no volume.
-  // Errors: UNAVAILABLE if a process has it open, NOT_FOUND without a folder, FAILED_PRECONDITION
-  //         if the folder holds files that are no volume's (nothing is deleted); file errors, after
-  //         which the call can be repeated.
-  static absl::Status Remove(const std::string& folder);
+  // directory. From the beginning of it, Open() takes the directory for no volume.
+  // Errors: UNAVAILABLE if a process has it open, NOT_FOUND without a directory,
+  //         FAILED_PRECONDITION if the directory holds files that are no volume's (nothing is
+  //         deleted); file errors, after which the call can be repeated.
+  static absl::Status Remove(const std::string& directory);
 
   // Opens a volume for changes, and finishes what a killed process had begun: a snapshot whose file
   // is complete is in the chain afterwards, another is continued or dropped. If somebody has
@@ -152,7 +152,7 @@ class TrackedVolume {
   // the volume was not closed before. Errors: NOT_FOUND without a volume, UNAVAILABLE if another
   // process or object has it open,
   //         DATA_LOSS if a part is damaged or missing; file errors.
-  static absl::StatusOr<std::unique_ptr<TrackedVolume>> Open(const std::string& folder,
+  static absl::StatusOr<std::unique_ptr<TrackedVolume>> Open(const std::string& directory,
                                                              const OpenOptions& options = {});
 
   // Calls Close(). If that fails the error is lost, and deltas over-report.
@@ -234,8 +234,8 @@ class TrackedVolume {
   absl::StatusOr<SnapshotInfo> FindSnapshot(std::string_view id) const;
 
   // The file with a snapshot's data, a raw image of SnapshotInfo::size bytes. Never write to it.
-  // Errors: NOT_FOUND; UNAVAILABLE while it is being copied; ABORTED if the folder was moved since
-  //         Open(), so that its path names something else.
+  // Errors: NOT_FOUND; UNAVAILABLE while it is being copied; ABORTED if the directory was moved
+  //         since Open(), so that its path names something else.
   absl::StatusOr<std::string> SnapshotPath(std::string_view id) const;
 
   // What changed from snapshot `base` to snapshot `target`; capacity() is the target's size. Reads
@@ -255,7 +255,8 @@ class TrackedVolume {
   bool WaitForCopies(double seconds) const;
 
   // Flushes, ends background work (a copy continues at the next Open()), saves the exact state, and
-  // lets the folder go. Every later call fails with FAILED_PRECONDITION. Waits for calls that run.
+  // lets the directory go. Every later call fails with FAILED_PRECONDITION. Waits for calls that
+  // run.
   absl::Status Close();
 
  private:

@@ -14,7 +14,7 @@
 namespace cbt::c {
 namespace {
 
-constexpr uint64_t kMostExtents = uint64_t{1} << 20;
+constexpr uint64_t kMaxExtents = uint64_t{1} << 20;
 constexpr std::chrono::milliseconds kReadTime{10};
 constexpr uint64_t kDefaultBlock = 4096;
 
@@ -226,7 +226,7 @@ cbt_code cbt_cursor_read(cbt_cursor* cursor, uint64_t* offsets, uint64_t* length
 cbt_code cbt_cursor_set_batch(cbt_cursor* cursor, uint64_t extents, cbt_error** error) noexcept {
   return cbt::c::AtBorder(error, [&]() -> absl::Status {
     if (absl::Status status = cbt::c::Check(cursor, "cursor"); !status.ok()) return status;
-    if (extents == 0 || extents > cbt::c::kMostExtents) {
+    if (extents == 0 || extents > cbt::c::kMaxExtents) {
       return absl::InvalidArgumentError("extents: expected 1 to 2^20");
     }
     const cbt::c::Exclusive::Use use(*cursor);

@@ -292,10 +292,10 @@ absl::StatusOr<ChangeMapHeader> WriteChangeMap(const ChangeMap& map, const std::
   });
 }
 
-absl::StatusOr<ChangeMapHeader> WriteMapIn(const Folder& folder, const std::string& file,
+absl::StatusOr<ChangeMapHeader> WriteMapIn(const Directory& directory, const std::string& file,
                                            const ChangeMap& map, bool sync) {
   return WriteMap(map, [&](std::span<const std::span<const uint8_t>> parts) {
-    return folder.Write(file, parts, sync);
+    return directory.Write(file, parts, sync);
   });
 }
 

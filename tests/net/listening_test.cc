@@ -98,7 +98,7 @@ TEST(SocketFiles, OfABusyServerAreInUse) {
   close(server);
 }
 
-TEST(SocketFiles, InFoldersThatAreNoneAreUnavailable) {
+TEST(SocketFiles, InDirectorysThatAreNoneAreUnavailable) {
   const TempDir dir;
   dir.Write("file", "");
   for (const std::string& path : {dir / "none/s", dir / "file/s"}) {

@@ -151,9 +151,9 @@ std::unique_ptr<TokenAccess> MakeTokenAccess(std::vector<TokenGrant> grants);
 // PERMISSION_DENIED, INVALID_ARGUMENT that names the line.
 absl::StatusOr<std::unique_ptr<TokenAccess>> MakeTokenFileAccess(const std::string& path);
 
-// Resolves names to handles "<namespace>/<name>", for storage with a directory per namespace. A base
-// handle of another namespace is NOT_FOUND.
-std::unique_ptr<SnapshotResolver> MakeFolderResolver();
+// Resolves names to handles "<namespace>/<name>", for storage with a directory per namespace. A
+// base handle of another namespace is NOT_FOUND.
+std::unique_ptr<SnapshotResolver> MakeDirectoryResolver();
 
 // Resolves names by a file, which is reread when it changes. Each line has a namespace, a name and
 // a handle; handle `-` means that the snapshot is not ready. A base handle must belong to the

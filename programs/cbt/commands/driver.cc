@@ -25,8 +25,8 @@ void AddDriver(CLI::App& app, Command& command) {
       ->type_name("unix:///PATH")
       ->capture_default_str();
   sub->add_option("--node-id", driver.node_id, "Name of this node")->type_name("N")->required();
-  sub->add_option("--state-dir", driver.state_folder,
-                  "Folder of the volumes, for this driver alone; an absolute path")
+  sub->add_option("--state-dir", driver.state_directory,
+                  "Directory of the volumes, for this driver alone; an absolute path")
       ->type_name("DIR")
       ->required();
   sub->add_option("--driver-name", driver.driver_name, "Name of the plugin")

@@ -43,9 +43,9 @@ void AddNameOptions(CLI::App& subcommand, MapNames& names);
 // text, or that would make the map incomplete, exclude `--output`.
 void AddMapOutput(CLI::App& subcommand, MapOutput& output);
 
-// The names that the paths of images imply: the volume is the folder, snapshots are file names
-// without their last extension (unless it is digits). If the folders differ there is no volume, and
-// the paths are the names. `base` may be empty.
+// The names that the paths of images imply: the volume is the directory, snapshots are file names
+// without their last extension (unless it is digits). If the directories differ there is no volume,
+// and the paths are the names. `base` may be empty.
 ChangeMapIdentity IdentityOfImages(const std::string& base, const std::string& target);
 
 // The same for snapshot ids, if they are paths.

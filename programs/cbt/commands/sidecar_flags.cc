@@ -355,9 +355,9 @@ absl::StatusOr<kube::sidecar::Options> SidecarFlags::ToOptions(
   relay.connection = serving.connection;
   if (serving.max_streams.has_value()) relay.service.stream.max_streams = *serving.max_streams;
   relay.service.stream.stall_timeout = serving.stall_time;
-  constexpr int64_t kMostMinutes = 60 * 24 * 365;
+  constexpr int64_t kMaxMinutes = 60 * 24 * 365;
   relay.service.stream.total_time = std::chrono::minutes(
-      max_streaming_duration_min <= 0 ? 10 : std::min(max_streaming_duration_min, kMostMinutes));
+      max_streaming_duration_min <= 0 ? 10 : std::min(max_streaming_duration_min, kMaxMinutes));
   if (!serving.page_key.empty()) {
     absl::StatusOr<std::string> key = ReadTextFile("-page-key", serving.page_key);
     if (!key.ok()) return key.status();

@@ -14,8 +14,8 @@ void AddVolumeHost(CLI::App& app, Command& command) {
   CLI::App* const sub = app.add_subcommand(
       "volume-host", "Keep the volumes of a driver attached, so that it can be restarted");
   const auto arguments = std::make_shared<VolumeHostArguments>();
-  sub->add_option("--state-dir", arguments->host.state_folder,
-                  "The driver's folder of volumes; an absolute path")
+  sub->add_option("--state-dir", arguments->host.state_directory,
+                  "The driver's directory of volumes; an absolute path")
       ->type_name("DIR")
       ->required();
   sub->add_option("--nbdkit-plugin", arguments->host.nbdkit_plugin,

@@ -16,8 +16,8 @@ namespace cbt::cli {
 class InputFiles {
  public:
   InputFiles() = default;
-  // `names` as the user gave them: a path, for a folder every file in it, "-" for standard input.
-  // Other addresses and "" are ignored.
+  // `names` as the user gave them: a path, for a directory every file in it, "-" for standard
+  // input. Other addresses and "" are ignored.
   explicit InputFiles(std::vector<std::string> names) : names_(std::move(names)) {}
 
   // For SourceOptions::open: records every file that it opens as an input, including those that the
@@ -27,7 +27,7 @@ class InputFiles {
 
   void Add(const InputFiles& others);
 
-  // Whether `file` is one of them, or a folder whose files all are. True when in doubt.
+  // Whether `file` is one of them, or a directory whose files all are. True when in doubt.
   bool Include(const struct stat& file) const;
 
  private:

@@ -12,11 +12,11 @@ namespace cbt::cli {
 namespace {
 
 // `path` without symbolic links, as far as it exists.
-absl::Status CheckFolder(const std::string& path, const InputFiles& inputs,
-                         const std::string& shown) {
+absl::Status CheckDirectory(const std::string& path, const InputFiles& inputs,
+                            const std::string& shown) {
   struct stat info {};
-  if (stat(FolderOf(path).c_str(), &info) == 0 && inputs.Include(info)) {
-    return UsageError(shown, "lies in a folder that is an input");
+  if (stat(DirectoryOf(path).c_str(), &info) == 0 && inputs.Include(info)) {
+    return UsageError(shown, "lies in a directory that is an input");
   }
   return absl::OkStatus();
 }
@@ -30,7 +30,7 @@ absl::StatusOr<OutputPlace> FindOutputPlace(const std::string& path, const Input
   if (lstat(path.c_str(), &info) != 0) {
     if (errno != ENOENT) return OpenError(path, errno);
     if (path.empty() || path.back() == '/') return UsageError("'" + path + "'", "not a file name");
-    if (absl::Status status = CheckFolder(path, inputs, path); !status.ok()) return status;
+    if (absl::Status status = CheckDirectory(path, inputs, path); !status.ok()) return status;
     return OutputPlace{path};
   }
   std::array<char, PATH_MAX> resolved{};
@@ -41,7 +41,7 @@ absl::StatusOr<OutputPlace> FindOutputPlace(const std::string& path, const Input
   if (!S_ISREG(info.st_mode)) return UsageError(path, "is not a regular file");
   if (inputs.Include(info)) return UsageError(path, "is one of the inputs");
   OutputPlace place{resolved.data(), info};
-  if (absl::Status status = CheckFolder(place.path, inputs, path); !status.ok()) return status;
+  if (absl::Status status = CheckDirectory(place.path, inputs, path); !status.ok()) return status;
   return place;
 }
 

@@ -27,7 +27,7 @@ struct OutputPlace {
 // Errors: INVALID_ARGUMENT; NOT_FOUND for a dangling link; as OpenError().
 //
 // None of `inputs` is replaced: the only image of a volume could be lost to a few bytes of
-// metadata. Nor is anything created in a folder that is an input.
+// metadata. Nor is anything created in a directory that is an input.
 absl::StatusOr<OutputPlace> FindOutputPlace(const std::string& path, const InputFiles& inputs);
 
 }  // namespace cbt::cli

@@ -63,7 +63,7 @@ class SignalsHeld {
 
 absl::StatusOr<std::unique_ptr<TempFile>> TempFile::Create(const std::string& path) {
   constexpr int kTries = 100;
-  const std::string stem = FolderOf(path) + "/.cbt-" + std::to_string(getpid()) + "-";
+  const std::string stem = DirectoryOf(path) + "/.cbt-" + std::to_string(getpid()) + "-";
   const SignalsHeld held;
   for (int i = 0; i < kTries; ++i) {
     std::string temporary = stem + std::to_string(i) + ".partial";
@@ -102,7 +102,7 @@ absl::Status TempFile::Commit(mode_t mode) {
     committed_ = true;
     file_to_remove.store(nullptr);
   }
-  return SyncFolder(FolderOf(path_));
+  return SyncDirectory(DirectoryOf(path_));
 }
 
 }  // namespace cbt::cli

@@ -12,7 +12,7 @@
 
 namespace cbt::cli {
 
-// A temporary file in the folder of its destination. It is removed if the object is destroyed
+// A temporary file in the directory of its destination. It is removed if the object is destroyed
 // without Commit(), or if SIGINT, SIGTERM or SIGHUP ends the process. At most one may exist per
 // process at a time, because signal handlers have to find it.
 class TempFile {
@@ -29,8 +29,8 @@ class TempFile {
 
   // Sets the permissions `mode`, syncs the file and renames it to its destination, replacing any
   // file there. Call once.
-  // Errors: UNAVAILABLE; the destination is then unchanged, unless only the last sync of the folder
-  //         failed.
+  // Errors: UNAVAILABLE; the destination is then unchanged, unless only the last sync of the
+  //         directory failed.
   absl::Status Commit(mode_t mode);
 
  private:

@@ -20,7 +20,7 @@
 #include "programs/driver/node/file_system.h"
 #include "programs/driver/system/mounts.h"
 #include "programs/driver/system/program.h"
-#include "programs/volume/volume_folder.h"
+#include "programs/volume/volume_directory.h"
 
 namespace cbt::driver {
 namespace {
@@ -40,7 +40,7 @@ absl::Status CheckPath(std::string_view what, const std::string& path) {
   return absl::OkStatus();
 }
 
-// Removes the file or the empty folder of a target.
+// Removes the file or the empty directory of a target.
 absl::Status RemoveTarget(const std::string& path) {
   if (::unlink(path.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
   if (errno != EISDIR && errno != EPERM) return FileError(path, errno);
@@ -49,7 +49,7 @@ absl::Status RemoveTarget(const std::string& path) {
 }
 
 absl::Status MakeTarget(const std::string& path, bool block) {
-  if (!block) return MakeFolder(path, /*sync=*/false);
+  if (!block) return MakeDirectory(path, /*sync=*/false);
   const OwnedDescriptor file(OpenFile(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   return file.has_value() ? absl::OkStatus() : FileError(path, errno);
 }
@@ -241,7 +241,7 @@ absl::Status Node::DropDeadMounts(const std::string& id, const NodeRecord& node)
 // that failed or was killed is done again only until the volume is handed out.
 absl::Status Node::ProvideFileSystem(const Volume& volume, const NodeRecord& node,
                                      const AttachedDevice& device) const {
-  const std::string data = store_.catalog().VolumeFolder(volume.id) + "/" + volume::kDataName;
+  const std::string data = store_.catalog().VolumeDirectory(volume.id) + "/" + volume::kDataName;
   bool may_make = volume.record.content == Content::kFormatting;
   if (volume.record.content == Content::kBlank) {
     const absl::StatusOr<bool> has_data = HasData(data);
@@ -286,7 +286,8 @@ absl::Status Node::MountFileSystem(const Volume& volume, const NodeRecord& node,
         return grown;
       }
     }
-    if (absl::Status made = MakeFolder(node.staging_path, /*sync=*/false); !made.ok()) return made;
+    if (absl::Status made = MakeDirectory(node.staging_path, /*sync=*/false); !made.ok())
+      return made;
     std::vector<std::string> options = node.mount_options;
     options.emplace_back(node.read_only ? "ro" : "rw");
     // A restored volume has the identity of its source, which may be mounted too.

@@ -41,7 +41,7 @@ absl::Status RunVolumeHost(const VolumeHostArguments& arguments) {
       driver::HostServer::Start(arguments.host, kWaitForEarlier);
   if (!started.ok()) return started.status();
   driver::HostServer& host = **started;
-  RunUntilStopped(serving, "volume-host", arguments.host.state_folder, host.address(),
+  RunUntilStopped(serving, "volume-host", arguments.host.state_directory, host.address(),
                   [&host](std::chrono::milliseconds grace) { host.Shutdown(grace); },
                   {.ended = [&] { return arguments.background && host.IsIdle(kIdleTime); }});
   return absl::OkStatus();

@@ -30,7 +30,7 @@ enum class Content : uint8_t {
   kUsed,        // anybody
 };
 
-// The file RECORD of a volume. A folder without it holds no volume.
+// The file RECORD of a volume. A directory without it holds no volume.
 struct VolumeRecord {
   std::string name;       // as the client chose it
   uint64_t capacity = 0;  // bytes

@@ -145,13 +145,13 @@ class AggregatedApi::Impl {
     discoveries.resync = options_.check_time;
     discoveries.handlers = {
         .added =
-            [this](const ObjectPtr& object) { controller_->Look(std::string(object->name())); },
+            [this](const ObjectPtr& object) { controller_->Enqueue(std::string(object->name())); },
         .updated =
             [this](const ObjectPtr& before, const ObjectPtr& now) {
               // Not when the controller itself has written the condition.
               if (before == now || before->Int({"metadata", "generation"}).value_or(0) !=
                                        now->Int({"metadata", "generation"}).value_or(0)) {
-                controller_->Look(std::string(now->name()));
+                controller_->Enqueue(std::string(now->name()));
               }
             }};
     absl::StatusOr<std::unique_ptr<ClusterObjects>> objects =

@@ -18,14 +18,14 @@ class Authorizer {
  public:
   static constexpr std::chrono::seconds kKeepAllowed{5};
   static constexpr std::chrono::seconds kKeepDenied{1};
-  static constexpr size_t kMostKept = 4096;
+  static constexpr size_t kMaxKept = 4096;
 
   // The object must live until the client's end.
   Authorizer(Client& client, std::chrono::milliseconds timeout, ops::EventLog& log)
       : client_(client),
         timeout_(timeout),
         log_(log),
-        kept_({.yes_time = kKeepAllowed, .no_time = kKeepDenied, .max_entries = kMostKept}) {}
+        kept_({.yes_time = kKeepAllowed, .no_time = kKeepDenied, .max_entries = kMaxKept}) {}
 
   // Waits for the answer; not in a callback of the client. OK, PERMISSION_DENIED with a text for
   // the user, or UNAVAILABLE if the API server can't be asked.

@@ -34,7 +34,7 @@ class DiscoveryController {
   DiscoveryController& operator=(const DiscoveryController&) = delete;
 
   // Looks at the object of this name soon.
-  void Look(const std::string& name) { queue_.Add(name); }
+  void Enqueue(const std::string& name) { queue_.Add(name); }
   void Start();
   // Waits for what is under way; nothing is looked at afterwards.
   void Stop() { workers_.reset(); }

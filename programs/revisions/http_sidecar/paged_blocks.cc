@@ -26,8 +26,8 @@ using wire::ProtoReader;
 using wire::WireType;
 
 // A plugin that always names a next page is given up after this many without a block.
-constexpr int kMostIdlePages = 20'000;
-constexpr size_t kMostTokenText = 8192;
+constexpr int kMaxIdlePages = 20'000;
+constexpr size_t kMaxTokenText = 8192;
 
 struct PluginPage {
   uint64_t capacity = 0;
@@ -69,7 +69,7 @@ absl::StatusOr<DataToken> ReadToken(std::span<const uint8_t> bytes) {
     }
   }
   if (!reader.status().ok()) return reader.status();
-  if (!IsUtf8(token.token) || token.token.size() > kMostTokenText || token.ttl_seconds < 0) {
+  if (!IsUtf8(token.token) || token.token.size() > kMaxTokenText || token.ttl_seconds < 0) {
     return Senseless("a block's token can't be one");
   }
   return token;
@@ -203,7 +203,7 @@ class PagedBlocks final : public ChangedBlocks {
       position_ = extent.end();
     }
     if (page_.next_token.empty()) return absl::OkStatus();
-    if (page_.next_token == request_.page_token || ++pages_ > kMostIdlePages) {
+    if (page_.next_token == request_.page_token || ++pages_ > kMaxIdlePages) {
       return Senseless("there is always a next page");
     }
     if (!page_.extents.empty()) pages_ = 0;

@@ -61,8 +61,8 @@ std::string_view TrimmedField(std::string_view text) {
 
 // curl takes a length that it can't count for none.
 bool IsLength(std::string_view text) noexcept {
-  constexpr size_t kMostDigits = 18;
-  return !text.empty() && text.size() <= kMostDigits &&
+  constexpr size_t kMaxDigits = 18;
+  return !text.empty() && text.size() <= kMaxDigits &&
          text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 

@@ -290,7 +290,7 @@ absl::Status ListWatch::Watch(bool with_list) {
   std::unique_lock lock(mutex_);
   bool too_slow = false;
   while (!stream.ended) {
-    // A list that stops in the middle is not worth a whole watch's patience.
+    // A list that stops in the middle is not worth a whole watch's wait_limit.
     std::optional<Clock::time_point> until;
     if (stream.collecting) until = stream.heard + options_.list_timeout;
     Wait(lock, until, [&] { return stream.ended || stream.collecting != until.has_value(); });

@@ -77,7 +77,7 @@ void RelayFeed::Begin() {
 void RelayFeed::Resume() {
   if (!begun_) {
     Begin();
-  } else if (HandOn()) {
+  } else if (Forward()) {
     AwaitPlugin();
     call_->ReadOn();
   }
@@ -87,7 +87,7 @@ void RelayFeed::Close() {
   if (begun_) call_->Cancel();
 }
 
-bool RelayFeed::HandOn() try {
+bool RelayFeed::Forward() try {
   while (!pending_.empty()) {
     OutMessage message = std::move(pending_.front());
     pending_.pop_front();
@@ -124,7 +124,7 @@ bool RelayFeed::OnMessage(absl::Cord message) try {
     call_->Cancel();
     return false;
   }
-  if (!HandOn()) return false;
+  if (!Forward()) return false;
   AwaitPlugin();
   return true;
 } catch (const std::bad_alloc&) {

@@ -134,7 +134,7 @@ absl::StatusOr<Step> MessageProducer::Fill() {
   return step;
 }
 
-void MessageProducer::Rest() noexcept {
+void MessageProducer::Compact() noexcept {
   if (batch_.capacity() < ExtentBatch::kDefaultCapacity) return;  // done before
   try {
     ExtentBatch smallest(1);
@@ -178,7 +178,7 @@ absl::StatusOr<MessageProducer::Outcome> MessageProducer::Run(
       if (builder_->full()) {
         message = TakeMessage();
         // A client that reads nothing gets no second one: the next stream takes the batch's memory.
-        if (messages_ == 1) Rest();
+        if (messages_ == 1) Compact();
         return Outcome::kMessage;
       }
       continue;

@@ -74,7 +74,8 @@ absl::Status CheckServiceOptions(const ServiceOptions& options) {
 }
 
 ServiceSet::ServiceSet(const ServiceOptions& options, SnapshotProvider& provider,
-                       OpenStreams& registry, SmallCalls& small_calls, FeedFactory feeds)
+                       StreamRegistry& registry, IdentityAndHealthCalls& small_calls,
+                       FeedFactory feeds)
     : executor_(options.stream.threads) {
   if (!feeds) feeds = ProviderFeeds(provider, options.stream);
   for (const Api api : *options.apis) {

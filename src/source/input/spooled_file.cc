@@ -19,16 +19,16 @@ namespace {
 
 constexpr size_t kPieceBytes = 256 * kKiB;
 
-std::string TemporaryFolder() {
-  const char* const folder = std::getenv("TMPDIR");
-  return folder == nullptr || *folder == '\0' ? "/tmp" : folder;
+std::string TemporaryDirectory() {
+  const char* const directory = std::getenv("TMPDIR");
+  return directory == nullptr || *directory == '\0' ? "/tmp" : directory;
 }
 
 // Also on file systems without O_TMPFILE.
-absl::StatusOr<OwnedDescriptor> MakeNamelessFile(const std::string& folder) {
-  std::string path = folder + "/cbt-XXXXXX";
+absl::StatusOr<OwnedDescriptor> MakeNamelessFile(const std::string& directory) {
+  std::string path = directory + "/cbt-XXXXXX";
   OwnedDescriptor file(::mkostemp(path.data(), O_CLOEXEC));
-  if (file.number() < 0) return FileError(folder, errno);
+  if (file.number() < 0) return FileError(directory, errno);
   if (::unlink(path.c_str()) != 0) return FileError(path, errno);
   return file;
 }
@@ -36,8 +36,8 @@ absl::StatusOr<OwnedDescriptor> MakeNamelessFile(const std::string& folder) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> SpoolToFile(ByteStream& stream) {
-  const std::string folder = TemporaryFolder();
-  absl::StatusOr<OwnedDescriptor> file = MakeNamelessFile(folder);
+  const std::string directory = TemporaryDirectory();
+  absl::StatusOr<OwnedDescriptor> file = MakeNamelessFile(directory);
   if (!file.ok()) return file.status();
   std::vector<uint8_t> piece(kPieceBytes);
   for (;;) {
@@ -47,10 +47,10 @@ absl::StatusOr<std::shared_ptr<const MappedFile>> SpoolToFile(ByteStream& stream
     const int error = WriteAll(file->number(), std::span(piece).first(*count));
     if (error == ENOSPC || error == EDQUOT) {
       return absl::ResourceExhaustedError(
-          absl::StrCat(stream.label(), ": ", folder,
-                       " has no room for a copy of it: name a larger folder (TMPDIR)"));
+          absl::StrCat(stream.label(), ": ", directory,
+                       " has no room for a copy of it: name a larger directory (TMPDIR)"));
     }
-    if (error != 0) return FileError(folder, error);
+    if (error != 0) return FileError(directory, error);
   }
   return MappedFile::FromDescriptor(*std::move(file), stream.label());
 }

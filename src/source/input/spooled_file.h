@@ -12,7 +12,7 @@ namespace cbt {
 
 // Copies what is left of `stream` to a temporary file without a name, in $TMPDIR or /tmp, and maps
 // it. Memory is bounded; the file is gone with the result.
-// Errors: those of the stream; RESOURCE_EXHAUSTED if the folder is full; UNAVAILABLE.
+// Errors: those of the stream; RESOURCE_EXHAUSTED if the directory is full; UNAVAILABLE.
 absl::StatusOr<std::shared_ptr<const MappedFile>> SpoolToFile(ByteStream& stream);
 
 }  // namespace cbt

@@ -80,7 +80,7 @@ class SizedRelay : public AccessParts {
     options.plugin = plugin;
     options.require_message = strict;
     options.check_tuples = check;
-    Give(options, &sizes_);
+    ApplyTo(options, &sizes_);
     relay_ = ValueOf(rpc::Relay::Start(options));
   }
 

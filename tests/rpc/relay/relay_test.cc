@@ -471,7 +471,7 @@ TEST(Relay, SaysThatItServesWhenItIsToldTo) {
   options.listen = "127.0.0.1:0";
   options.plugin = "unix:///nowhere";
   options.serving = false;
-  parts.Give(options);
+  parts.ApplyTo(options);
   const auto relay = ValueOf(rpc::Relay::Start(options));
   RawCall watch(Connect(relay->address()), "/grpc.health.v1.Health/Watch", "");
   EXPECT_EQ(watch.Read(), "\x08\x02");

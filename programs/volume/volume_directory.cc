@@ -1,4 +1,4 @@
-#include "programs/volume/volume_folder.h"
+#include "programs/volume/volume_directory.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -38,7 +38,7 @@ timespec ToTimespec(int64_t nanoseconds) noexcept {
   return {.tv_sec = nanoseconds / kSecond, .tv_nsec = nanoseconds % kSecond};
 }
 
-absl::StatusOr<SnapshotInfo> ReadSnapshotFile(const Folder& snapshots, const std::string& name) {
+absl::StatusOr<SnapshotInfo> ReadSnapshotFile(const Directory& snapshots, const std::string& name) {
   struct stat stat;
   if (::fstatat(snapshots.descriptor(), name.c_str(), &stat, AT_SYMLINK_NOFOLLOW) != 0) {
     if (errno == ENOENT) return NoSnapshot(IdOf(name));
@@ -64,7 +64,7 @@ void DropSuperseded(std::vector<SnapshotRecord>& records) {
 }
 
 absl::StatusOr<std::vector<SnapshotRecord>> ReadSnapshots(const ChangeChain& chain,
-                                                          const Folder& snapshots) {
+                                                          const Directory& snapshots) {
   std::vector<SnapshotRecord> records;
   for (const ChainSnapshot& entry : chain.snapshots()) {
     if (IdOf(entry.id).empty()) continue;
@@ -89,9 +89,9 @@ absl::Status NotReady(std::string_view id) {
       absl::StrCat("snapshot \"", AbslView(id), "\" is not ready: its data is being copied"));
 }
 
-absl::StatusOr<std::string> PathOfSnapshot(const std::string& folder, const Folder& snapshots,
+absl::StatusOr<std::string> PathOfSnapshot(const std::string& directory, const Directory& snapshots,
                                            const std::string& name) {
-  std::string path = absl::StrCat(folder, "/", kSnapshotsName, "/", name);
+  std::string path = absl::StrCat(directory, "/", kSnapshotsName, "/", name);
   struct stat held;
   struct stat named;
   if (::fstatat(snapshots.descriptor(), name.c_str(), &held, AT_SYMLINK_NOFOLLOW) != 0) {
@@ -100,12 +100,13 @@ absl::StatusOr<std::string> PathOfSnapshot(const std::string& folder, const Fold
   if (::lstat(path.c_str(), &named) != 0 || named.st_dev != held.st_dev ||
       named.st_ino != held.st_ino) {
     return absl::AbortedError(absl::StrCat(
-        folder, ": is not the volume that was opened by this path: it was moved; open it again"));
+        directory,
+        ": is not the volume that was opened by this path: it was moved; open it again"));
   }
   return path;
 }
 
-absl::StatusOr<std::unique_ptr<ExtentCursor>> AllocatedIn(const Folder& snapshots,
+absl::StatusOr<std::unique_ptr<ExtentCursor>> AllocatedIn(const Directory& snapshots,
                                                           const std::string& name,
                                                           std::string_view id,
                                                           uint64_t granularity) {

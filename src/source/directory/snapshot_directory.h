@@ -1,6 +1,6 @@
-// The folder of a volume, listed once for a request.
-#ifndef CBT_SOURCE_DIRECTORY_SNAPSHOT_FOLDER_H_
-#define CBT_SOURCE_DIRECTORY_SNAPSHOT_FOLDER_H_
+// The directory of a volume, listed once for a request.
+#ifndef CBT_SOURCE_DIRECTORY_SNAPSHOT_DIRECTORY_H_
+#define CBT_SOURCE_DIRECTORY_SNAPSHOT_DIRECTORY_H_
 
 #include <string>
 #include <string_view>
@@ -11,22 +11,22 @@
 
 namespace cbt {
 
-// The names in a volume's folder at one moment. Images, maps, chains and sources of a request are
-// all looked up in the same listing.
-class SnapshotFolder {
+// The names in a volume's directory at one moment. Images, maps, chains and sources of a request
+// are all looked up in the same listing.
+class SnapshotDirectory {
  public:
-  // Lists the folder `volume` ("" for the root itself) below the directory `root`, which must stay
-  // open as long as the object.
-  static SnapshotFolder Read(int root, std::string volume);
+  // Lists the directory `volume` ("" for the root itself) below the directory `root`, which must
+  // stay open as long as the object.
+  static SnapshotDirectory Read(int root, std::string volume);
 
   int root() const noexcept { return root_; }
   const std::string& volume() const noexcept { return volume_; }
 
-  // The names, sorted, without those that begin with a dot. Empty if there is no such folder below
-  // the root, or if it can't be listed in full.
+  // The names, sorted, without those that begin with a dot. Empty if there is no such directory
+  // below the root, or if it can't be listed in full.
   const std::vector<std::string>& names() const noexcept { return names_; }
 
-  // OK unless the folder can't be listed although it may exist; as FileError().
+  // OK unless the directory can't be listed although it may exist; as FileError().
   const absl::Status& status() const noexcept { return status_; }
 
   // The path of `name` from the root.
@@ -36,7 +36,7 @@ class SnapshotFolder {
   int Open(std::string_view name, int flags) const;
 
  private:
-  SnapshotFolder(int root, std::string volume) : root_(root), volume_(std::move(volume)) {}
+  SnapshotDirectory(int root, std::string volume) : root_(root), volume_(std::move(volume)) {}
 
   int root_;
   std::string volume_;
@@ -48,10 +48,10 @@ class SnapshotFolder {
 // False if it has been removed, or is a link that leads out of the root.
 bool MayBeThere(int error) noexcept;
 
-// The error for a file in a snapshot's folder that can't be used: FAILED_PRECONDITION, or the
+// The error for a file in a snapshot's directory that can't be used: FAILED_PRECONDITION, or the
 // original code if the error may be transient.
 absl::Status AsDamage(const absl::Status& status);
 
 }  // namespace cbt
 
-#endif  // CBT_SOURCE_DIRECTORY_SNAPSHOT_FOLDER_H_
+#endif  // CBT_SOURCE_DIRECTORY_SNAPSHOT_DIRECTORY_H_

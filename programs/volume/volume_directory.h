@@ -1,6 +1,6 @@
-// Names in a volume's folder, and what its files say about snapshots.
-#ifndef CBT_PROGRAMS_VOLUME_VOLUME_FOLDER_H_
-#define CBT_PROGRAMS_VOLUME_VOLUME_FOLDER_H_
+// Names in a volume's directory, and what its files say about snapshots.
+#ifndef CBT_PROGRAMS_VOLUME_VOLUME_DIRECTORY_H_
+#define CBT_PROGRAMS_VOLUME_VOLUME_DIRECTORY_H_
 
 #include <cstdint>
 #include <ctime>
@@ -51,7 +51,7 @@ struct SnapshotRecord {
 };
 
 // What the file of a complete snapshot says about it. NOT_FOUND if it is missing.
-absl::StatusOr<SnapshotInfo> ReadSnapshotFile(const Folder& snapshots, const std::string& name);
+absl::StatusOr<SnapshotInfo> ReadSnapshotFile(const Directory& snapshots, const std::string& name);
 
 // Keeps the newest of those with one id: an older one was being deleted, or given up, when that was
 // interrupted.
@@ -59,24 +59,24 @@ void DropSuperseded(std::vector<SnapshotRecord>& records);
 
 // The snapshots of the chain that have a file, oldest first.
 absl::StatusOr<std::vector<SnapshotRecord>> ReadSnapshots(const ChangeChain& chain,
-                                                          const Folder& snapshots);
+                                                          const Directory& snapshots);
 
 // NOT_FOUND, naming the snapshot.
 absl::Status NoSnapshot(std::string_view id);
 // UNAVAILABLE: it is being copied.
 absl::Status NotReady(std::string_view id);
 
-// The path of a snapshot's file: `folder` is the path by which the volume was opened.
+// The path of a snapshot's file: `directory` is the path by which the volume was opened.
 // Errors: ABORTED if it names another file, because the volume was moved meanwhile.
-absl::StatusOr<std::string> PathOfSnapshot(const std::string& folder, const Folder& snapshots,
+absl::StatusOr<std::string> PathOfSnapshot(const std::string& directory, const Directory& snapshots,
                                            const std::string& name);
 
 // See TrackedVolume::Allocated(); the file `name` is that of snapshot `id`.
-absl::StatusOr<std::unique_ptr<ExtentCursor>> AllocatedIn(const Folder& snapshots,
+absl::StatusOr<std::unique_ptr<ExtentCursor>> AllocatedIn(const Directory& snapshots,
                                                           const std::string& name,
                                                           std::string_view id,
                                                           uint64_t granularity);
 
 }  // namespace cbt::volume
 
-#endif  // CBT_PROGRAMS_VOLUME_VOLUME_FOLDER_H_
+#endif  // CBT_PROGRAMS_VOLUME_VOLUME_DIRECTORY_H_

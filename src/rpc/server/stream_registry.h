@@ -1,7 +1,7 @@
 // The open calls of a server: counts streams and pages, ends them when the server drains, cancels
 // those that stall or last too long.
-#ifndef CBT_RPC_SERVER_OPEN_STREAMS_H_
-#define CBT_RPC_SERVER_OPEN_STREAMS_H_
+#ifndef CBT_RPC_SERVER_STREAM_REGISTRY_H_
+#define CBT_RPC_SERVER_STREAM_REGISTRY_H_
 
 #include <atomic>
 #include <chrono>
@@ -90,15 +90,15 @@ class StreamSlot {
 };
 
 // The open streams and pages of a server. Thread safe.
-class OpenStreams {
+class StreamRegistry {
  public:
   // `total_time`: how long a stream may be open; zero: no limit. Throws std::system_error if the
   // watching thread can't be started.
-  OpenStreams(size_t max_streams, std::chrono::milliseconds stall_timeout,
-              std::chrono::milliseconds total_time);
-  ~OpenStreams();
-  OpenStreams(const OpenStreams&) = delete;
-  OpenStreams& operator=(const OpenStreams&) = delete;
+  StreamRegistry(size_t max_streams, std::chrono::milliseconds stall_timeout,
+                 std::chrono::milliseconds total_time);
+  ~StreamRegistry();
+  StreamRegistry(const StreamRegistry&) = delete;
+  StreamRegistry& operator=(const StreamRegistry&) = delete;
 
   // For a call that has not been admitted yet, from a client of this address (ServerCall::peer()).
   // Such calls have places of their own, which addresses share fairly: who waits for an access
@@ -167,4 +167,4 @@ class OpenStreams {
 
 }  // namespace cbt::rpc
 
-#endif  // CBT_RPC_SERVER_OPEN_STREAMS_H_
+#endif  // CBT_RPC_SERVER_STREAM_REGISTRY_H_

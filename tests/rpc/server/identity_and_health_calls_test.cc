@@ -1,5 +1,5 @@
 // Calls without a token: what one address leaves to others.
-#include "rpc/server/small_calls.h"
+#include "rpc/server/identity_and_health_calls.h"
 
 #include <gtest/gtest.h>
 
@@ -90,17 +90,20 @@ void ExpectFairness(const Clients::Open& open, size_t places) {
 }
 
 TEST(SmallCallsOf, YOneAddressLeavesIdentityToOthers) {
-  SmallCalls calls(std::chrono::hours(1), {});
-  const SmallCalls::Answer answer = [](std::span<const uint8_t>) { return std::string("answer"); };
+  IdentityAndHealthCalls calls(std::chrono::hours(1), {});
+  const IdentityAndHealthCalls::Answer answer = [](std::span<const uint8_t>) {
+    return std::string("answer");
+  };
   ExpectFairness([&](ServerCall& call) { return calls.Open(call, absl::Cord(), answer); },
-                 SmallCalls::kMaxCalls);
+                 IdentityAndHealthCalls::kMaxCalls);
 }
 
 TEST(SmallCallsOf, YOneAddressLeavesHealthWatchesToOthers) {
-  SmallCalls calls(std::chrono::hours(1), {});
+  IdentityAndHealthCalls calls(std::chrono::hours(1), {});
   HealthService health(calls, std::chrono::hours(1), {});
   ExpectFairness(MethodOf(health, "/grpc.health.v1.Health/Watch"), HealthService::kMaxWatches);
-  ExpectFairness(MethodOf(health, "/grpc.health.v1.Health/Check"), SmallCalls::kMaxCalls);
+  ExpectFairness(MethodOf(health, "/grpc.health.v1.Health/Check"),
+                 IdentityAndHealthCalls::kMaxCalls);
 }
 
 TEST(SmallCallsOf, YOneAddressLeavesReflectionToOthers) {

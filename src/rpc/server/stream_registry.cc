@@ -1,4 +1,4 @@
-#include "rpc/server/open_streams.h"
+#include "rpc/server/stream_registry.h"
 
 #include <algorithm>
 #include <optional>
@@ -26,7 +26,8 @@ absl::Status Draining() noexcept {
 
 }  // namespace
 
-OpenStreams::OpenStreams(size_t max_streams, milliseconds stall_timeout, milliseconds total_time)
+StreamRegistry::StreamRegistry(size_t max_streams, milliseconds stall_timeout,
+                               milliseconds total_time)
     : max_streams_(max_streams),
       stall_timeout_(stall_timeout),
       total_time_(total_time),
@@ -34,7 +35,7 @@ OpenStreams::OpenStreams(size_t max_streams, milliseconds stall_timeout, millise
   watcher_ = std::thread([this] { WatchTimes(); });
 }
 
-OpenStreams::~OpenStreams() {
+StreamRegistry::~StreamRegistry() {
   {
     std::lock_guard lock(mutex_);
     closing_ = true;
@@ -43,7 +44,7 @@ OpenStreams::~OpenStreams() {
   watcher_.join();
 }
 
-absl::StatusOr<FairPlaces::Place> OpenStreams::Enter(const std::string& peer) {
+absl::StatusOr<FairPlaces::Place> StreamRegistry::Enter(const std::string& peer) {
   {
     std::lock_guard lock(mutex_);
     if (draining_) return Draining();
@@ -53,7 +54,7 @@ absl::StatusOr<FairPlaces::Place> OpenStreams::Enter(const std::string& peer) {
   return absl::ResourceExhaustedError("too many requests wait to be admitted");
 }
 
-absl::StatusOr<StreamSlot> OpenStreams::TakeSlot() {
+absl::StatusOr<StreamSlot> StreamRegistry::TakeSlot() {
   std::lock_guard lock(mutex_);
   if (draining_) return Draining();
   // Slots are released without the lock, but taken under it.
@@ -65,7 +66,7 @@ absl::StatusOr<StreamSlot> OpenStreams::TakeSlot() {
   return StreamSlot(slots_);
 }
 
-absl::Status OpenStreams::Add(std::shared_ptr<ServedCall> stream) {
+absl::Status StreamRegistry::Add(std::shared_ptr<ServedCall> stream) {
   std::lock_guard lock(mutex_);
   if (draining_) return Draining();
   ServedCall* const key = stream.get();
@@ -73,7 +74,7 @@ absl::Status OpenStreams::Add(std::shared_ptr<ServedCall> stream) {
   return absl::OkStatus();
 }
 
-void OpenStreams::Remove(ServedCall* stream) {
+void StreamRegistry::Remove(ServedCall* stream) {
   // Destroyed outside the lock, which releases its slot.
   std::shared_ptr<ServedCall> removed;
   std::lock_guard lock(mutex_);
@@ -84,18 +85,18 @@ void OpenStreams::Remove(ServedCall* stream) {
   if (streams_.empty()) changed_.notify_all();
 }
 
-size_t OpenStreams::open_streams() const {
+size_t StreamRegistry::open_streams() const {
   std::lock_guard lock(mutex_);
   return streams_.size();
 }
 
-std::shared_ptr<ServedCall> OpenStreams::NextOpen(const ServedCall* stream) const {
+std::shared_ptr<ServedCall> StreamRegistry::NextOpen(const ServedCall* stream) const {
   std::lock_guard lock(mutex_);
   const auto next = streams_.upper_bound(stream);
   return next == streams_.end() ? nullptr : next->second;
 }
 
-OpenStreams::Counts OpenStreams::Count() const {
+StreamRegistry::Counts StreamRegistry::Count() const {
   Counts counts;
   ForEachOpen([&counts](const ServedCall& stream) {
     ++counts.open;
@@ -104,7 +105,7 @@ OpenStreams::Counts OpenStreams::Count() const {
   return counts;
 }
 
-void OpenStreams::StartDrain(milliseconds grace) {
+void StreamRegistry::StartDrain(milliseconds grace) {
   // Far below the clock's overflow.
   grace = std::clamp(grace, milliseconds{0}, milliseconds{std::chrono::hours{24 * 365}});
   {
@@ -116,12 +117,12 @@ void OpenStreams::StartDrain(milliseconds grace) {
   changed_.notify_all();
 }
 
-bool OpenStreams::WaitUntilEmpty(milliseconds time) {
+bool StreamRegistry::WaitUntilEmpty(milliseconds time) {
   std::unique_lock lock(mutex_);
   return changed_.wait_for(lock, time, [this] { return streams_.empty(); });
 }
 
-void OpenStreams::FinishDrain() {
+void StreamRegistry::FinishDrain() {
   {
     std::unique_lock lock(mutex_);
     while (!streams_.empty() && Clock::now() < drain_until_) {
@@ -137,7 +138,7 @@ void OpenStreams::FinishDrain() {
   WaitUntilEmpty(kAbortTime);
 }
 
-void OpenStreams::WatchTimes() {
+void StreamRegistry::WatchTimes() {
   const milliseconds shortest =
       total_time_.count() == 0 ? stall_timeout_ : std::min(stall_timeout_, total_time_);
   const milliseconds interval = std::clamp(shortest / 4, milliseconds{50}, milliseconds{1000});

@@ -1,4 +1,4 @@
-#include "rpc/server/small_calls.h"
+#include "rpc/server/identity_and_health_calls.h"
 
 #include <memory>
 #include <mutex>
@@ -15,10 +15,10 @@
 
 namespace cbt::rpc {
 
-class SmallCalls::Call final : public CallHandler, public TimedCall {
+class IdentityAndHealthCalls::Call final : public CallHandler, public TimedCall {
  public:
   // `call` is valid until OnDone().
-  Call(OpenStreams& calls, ServerCall& call, FairPlaces::Place place)
+  Call(StreamRegistry& calls, ServerCall& call, FairPlaces::Place place)
       : TimedCall(call), calls_(calls), place_(std::move(place)) {}
 
   // Call once, after the registry holds the call.
@@ -56,19 +56,20 @@ class SmallCalls::Call final : public CallHandler, public TimedCall {
       const std::lock_guard lock(mutex_);
       if (replied_) return;
       replied_ = true;
-      clock_.HandOver();
+      clock_.StartSending();
     }
     if (!answer.ok()) return call_.Finish(answer.status());
     call_.WriteAndFinish(*std::move(answer));
   }
 
-  OpenStreams& calls_;
+  StreamRegistry& calls_;
   const FairPlaces::Place place_;
   bool replied_ = false;
 };
 
-absl::StatusOr<CallHandler*> SmallCalls::Open(ServerCall& call, const absl::Cord& request,
-                                              const Answer& answer) {
+absl::StatusOr<CallHandler*> IdentityAndHealthCalls::Open(ServerCall& call,
+                                                          const absl::Cord& request,
+                                                          const Answer& answer) {
   std::optional<FairPlaces::Place> place = places_.Take(call.peer());
   if (!place.has_value()) {
     Report(telemetry_, ServerEvent::kCallRefused);

@@ -1,4 +1,4 @@
-#include "source/directory/snapshot_folder.h"
+#include "source/directory/snapshot_directory.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -19,14 +19,14 @@ namespace {
 // Takes ownership of the directory `descriptor`.
 absl::StatusOr<std::vector<std::string>> NamesIn(int descriptor) {
   OwnedDescriptor owner(descriptor);
-  const OwnedFolder directory(::fdopendir(descriptor));
-  if (directory == nullptr) return FileError("list the volume", errno);
+  const OwnedDirectory stream(::fdopendir(descriptor));
+  if (stream == nullptr) return FileError("list the volume", errno);
   static_cast<void>(owner.Release());
   std::vector<std::string> names;
   for (;;) {
     errno = 0;
     const dirent* const entry =
-        ::readdir(directory.get());  // NOLINT(concurrency-mt-unsafe): own stream
+        ::readdir(stream.get());  // NOLINT(concurrency-mt-unsafe): own stream
     if (entry == nullptr) break;
     if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
   }
@@ -38,28 +38,28 @@ absl::StatusOr<std::vector<std::string>> NamesIn(int descriptor) {
 
 }  // namespace
 
-SnapshotFolder SnapshotFolder::Read(int root, std::string volume) {
-  SnapshotFolder folder(root, std::move(volume));
-  const int descriptor = OpenBeneath(root, folder.volume_.empty() ? "." : folder.volume_,
+SnapshotDirectory SnapshotDirectory::Read(int root, std::string volume) {
+  SnapshotDirectory directory(root, std::move(volume));
+  const int descriptor = OpenBeneath(root, directory.volume_.empty() ? "." : directory.volume_,
                                      O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) {
-    if (!IsAbsent(errno)) folder.status_ = FileError("open the volume", errno);
-    return folder;
+    if (!IsAbsent(errno)) directory.status_ = FileError("open the volume", errno);
+    return directory;
   }
   absl::StatusOr<std::vector<std::string>> names = NamesIn(descriptor);
   if (names.ok()) {
-    folder.names_ = *std::move(names);
+    directory.names_ = *std::move(names);
   } else {
-    folder.status_ = names.status();
+    directory.status_ = names.status();
   }
-  return folder;
+  return directory;
 }
 
-std::string SnapshotFolder::PathOf(std::string_view name) const {
+std::string SnapshotDirectory::PathOf(std::string_view name) const {
   return volume_.empty() ? std::string(name) : absl::StrCat(volume_, "/", AbslView(name));
 }
 
-int SnapshotFolder::Open(std::string_view name, int flags) const {
+int SnapshotDirectory::Open(std::string_view name, int flags) const {
   return OpenBeneath(root_, PathOf(name), flags);
 }
 
