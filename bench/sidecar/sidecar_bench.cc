@@ -29,7 +29,7 @@
 #include "cbt/kube/client.h"
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/server.h"
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "programs/sidecar/stranger_limit.h"
 #include "rpc/client/connect.h"
 #include "rpc/client/remote_cursor.h"

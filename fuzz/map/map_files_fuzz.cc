@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "base/checksum.h"
 #include "base/directory.h"
+#include "base/manifest_bytes.h"
 #include "cbt/change_map_file.h"
 #include "fuzz/support/check.h"
 #include "fuzz/support/input.h"

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json_string.h"
+#include "base/text.h"
 #include "cbt/version.h"
 #include "programs/cbt/command.h"
 #include "programs/cbt/options/choices.h"

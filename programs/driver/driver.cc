@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/grpc/service.h"
 #include "cbt/ops/metrics.h"
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "net/socket_file.h"
 #include "ops/http_page.h"
 #include "programs/driver/controller_service.h"

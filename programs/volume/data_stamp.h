@@ -22,7 +22,7 @@ struct DataStamp {
   friend bool operator==(const DataStamp&, const DataStamp&) = default;
 };
 
-// Of the file that is open as `data`.
+// The stamp of the file that is open as `data`.
 absl::StatusOr<DataStamp> ReadStamp(const Directory& directory, int data);
 
 // Syncs the data, and records its stamp. Durable when it returns. Any later change of the data

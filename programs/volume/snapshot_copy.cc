@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/file_io.h"
 #include "base/manifest_bytes.h"
+#include "base/text.h"
 #include "programs/volume/file_copy.h"
 #include "programs/volume/volume_directory.h"
 
@@ -244,7 +244,7 @@ void SnapshotCopy::CopyRegions(Regions regions, bool hole) noexcept {
 }
 
 // Lists what has been copied, or waits while another thread does that. Requires: the lock of
-// mutex_, which is released meanwhile; something has been copied, or another thread is at it.
+// mutex_, which is released meanwhile; something has been copied, or another thread lists it.
 void SnapshotCopy::List(std::unique_lock<std::mutex>& lock) noexcept {
   if (listing_) return changed_.wait(lock, [this] { return !listing_; });
   listing_ = true;

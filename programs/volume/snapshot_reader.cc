@@ -24,7 +24,7 @@ class SnapshotReader::Core {
     return found == records.end() ? nullptr : &*found;
   }
 
-  // Of a snapshot that is ready.
+  // The file name of a snapshot that is ready.
   absl::StatusOr<std::string> NameOf(std::string_view id) const {
     const SnapshotRecord* const record = Find(id);
     if (record == nullptr) return NoSnapshot(id);

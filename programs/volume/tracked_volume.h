@@ -17,8 +17,7 @@
 //   tracker-N/      the ChangeTracker: what was written since the newest snapshot
 //   chain/          the ChangeChain: what changed between neighbouring snapshots
 //   snapshots/ID    the data of a snapshot (ID#N if the id was used before), a sparse file that
-//   never changes; its modification time
-//                   is the time of the snapshot
+//                   never changes; its modification time is the time of the snapshot
 //   copying/ID      the same while it is being made, and ID~copied: which regions have been copied
 //
 // Every write is marked in the tracker before it is issued, so a process that is killed loses no
@@ -71,8 +70,8 @@ struct OpenOptions {
   // Snapshots are copied even where the file system can clone files.
   bool always_copy = false;
 
-  // How often the exact state of the tracker is saved while there are writes: what a kill
-  // over-reports is what was written to since. Each time costs synchronous log writes, one per
+  // How often the exact state of the tracker is saved while there are writes: a kill over-reports
+  // the regions that were written to since. Each time costs synchronous log writes, one per
   // region that is written to afterwards. 0: only at snapshots and Close().
   unsigned checkpoint_seconds = 600;
 };
@@ -130,11 +129,11 @@ class TrackedVolume {
  public:
   // Makes a volume of `capacity` bytes (1 .. kMaxCapacity) in `directory`, which is created if
   // missing, but not its parents. Durable when it returns. A directory in which an earlier Create()
-  // was interrupted may be used again: what that left is replaced. Errors: ALREADY_EXISTS if there
-  // is a volume, FAILED_PRECONDITION if there are other files,
-  //         UNAVAILABLE if another process is at it, INVALID_ARGUMENT for options, OUT_OF_RANGE if
-  //         the image is larger than the capacity; file errors. The directory may then hold part of a
-  //         volume, which Open() takes for none, and Create() and Remove() replace.
+  // was interrupted may be used again: what that left is replaced.
+  // Errors: ALREADY_EXISTS if there is a volume, FAILED_PRECONDITION if there are other files,
+  //         UNAVAILABLE if another process has it open, INVALID_ARGUMENT for options, OUT_OF_RANGE
+  //         if the image is larger than the capacity; file errors. The directory may then hold part
+  //         of a volume, which Open() takes for none, and Create() and Remove() replace.
   static absl::Status Create(const std::string& directory, uint64_t capacity,
                              const CreateOptions& options = {});
 
@@ -149,8 +148,8 @@ class TrackedVolume {
   // is complete is in the chain afterwards, another is continued or dropped. If somebody has
   // changed `data` since Close(), everything counts as changed since the newest snapshot, and an
   // unfinished snapshot is dropped; VolumeStatus::last_error says so. Such a change is not found if
-  // the volume was not closed before. Errors: NOT_FOUND without a volume, UNAVAILABLE if another
-  // process or object has it open,
+  // the volume was not closed before.
+  // Errors: NOT_FOUND without a volume, UNAVAILABLE if another process or object has it open,
   //         DATA_LOSS if a part is damaged or missing; file errors.
   static absl::StatusOr<std::unique_ptr<TrackedVolume>> Open(const std::string& directory,
                                                              const OpenOptions& options = {});
@@ -245,7 +244,7 @@ class TrackedVolume {
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Delta(std::string_view base,
                                                       std::string_view target) const;
 
-  // What is allocated in a snapshot: what is no hole of its file. Reads no data.
+  // The allocated parts of a snapshot: its file without the holes. Reads no data.
   // Errors: NOT_FOUND; UNAVAILABLE while it is being copied; those of MakeImageAllocationCursor().
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Allocated(std::string_view id) const;
 

@@ -148,7 +148,7 @@ absl::Status TrackedVolume::Core::ResumeCopies() {
   if (!names.ok()) return names.status();
   for (const std::string& name : *names) {
     if (name.ends_with(kCopiedSuffix)) continue;
-    // What has not been copied yet is nowhere else.
+    // Regions that have not been copied yet exist nowhere else.
     absl::StatusOr<std::shared_ptr<SnapshotCopy>> copy =
         replaced_.ok() ? SnapshotCopy::Resume(*copying_files_, name, data_.number())
                        : absl::StatusOr<std::shared_ptr<SnapshotCopy>>(replaced_);

@@ -13,7 +13,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/change_chain.h"
 #include "cbt/change_tracker.h"
 #include "map/chain/chain_access.h"
@@ -167,7 +167,7 @@ absl::Status TrackedVolume::Create(const std::string& directory, uint64_t capaci
   if (absl::Status status = CheckOnlyVolume(*opened); !status.ok()) return status;
   if (absl::Status status = Clear(*opened); !status.ok()) return status;
   absl::Status status = Make(*opened, manifest, options.image);
-  // What was made takes space, which may be what is missing.
+  // The part that was made takes space, and the failure may be a lack of it.
   if (!status.ok()) Clear(*opened).IgnoreError();
   return status;
 }

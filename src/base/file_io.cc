@@ -13,8 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "base/errno_text.h"
+#include "base/text.h"
 #include "cbt/units.h"
 
 namespace cbt {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "c/cursor_handle.h"
+#include "c/handles.h"
 #include "cbt/batch.h"
 #include "cbt/cursor.h"
 

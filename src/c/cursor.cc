@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "c/bytes_handle.h"
-#include "c/cursor_handle.h"
+#include "c/handles.h"
 #include "cbt/bitmap.h"
 #include "cbt/memory.h"
 

@@ -1,7 +1,7 @@
 #include <chrono>
 #include <utility>
 
-#include "c/cursor_handle.h"
+#include "c/handles.h"
 #include "cbt/source/open.h"
 
 namespace cbt::c {

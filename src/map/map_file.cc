@@ -8,10 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "base/checksum.h"
 #include "base/file_io.h"
-#include "base/utf8.h"
+#include "base/manifest_bytes.h"
+#include "base/text.h"
 #include "map/map_access.h"
 #include "map/map_cursor.h"
 #include "map/unchanged_cursor.h"

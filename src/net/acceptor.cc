@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/errno_text.h"
+#include "base/text.h"
 #include "net/socket_file.h"
 
 namespace cbt::net {

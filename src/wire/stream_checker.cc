@@ -1,5 +1,5 @@
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/extent.h"
 #include "cbt/wire/checker.h"
 #include "cbt/wire/message.h"

@@ -36,7 +36,7 @@
 #include "rpc/access/admission.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/contract.h"
-#include "rpc/contract/page_token.h"
+#include "rpc/contract/resumption.h"
 #include "rpc/contract/status.h"
 #include "rpc/relay/open_calls.h"
 #include "rpc/relay/relay_feed.h"

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/checksum.h"
 #include "base/directory.h"
+#include "base/manifest_bytes.h"
 #include "cbt/change_map_file.h"
 #include "cbt/units.h"
 #include "map/chain/chain_manifest.h"

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/checksum.h"
 #include "base/file_io.h"
+#include "base/manifest_bytes.h"
 #include "cbt/change_map_file.h"
 #include "cbt/units.h"
 #include "tests/map/maps.h"

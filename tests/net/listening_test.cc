@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "net/socket_file.h"
 #include "tests/support/status.h"
 #include "tests/support/temp_dir.h"

@@ -21,12 +21,9 @@
 #include "programs/cbt/output/output.h"
 #include "programs/cbt/output/progress.h"
 #include "programs/cbt/output/range_copier.h"
-#include "programs/cbt/support/input_files.h"
+#include "programs/cbt/support/files.h"
 #include "programs/cbt/support/numbers.h"
-#include "programs/cbt/support/output_place.h"
 #include "programs/cbt/support/status.h"
-#include "programs/cbt/support/temp_file.h"
-#include "programs/cbt/support/threads.h"
 
 namespace cbt::cli {
 namespace {

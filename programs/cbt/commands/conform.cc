@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "base/json_string.h"
+#include "base/text.h"
 #include "cbt/rpc/conformance.h"
 #include "programs/cbt/command.h"
 #include "programs/cbt/options/remote_options.h"

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/rpc/client.h"
 #include "cbt/transform.h"
 #include "programs/cbt/command.h"
@@ -20,10 +20,9 @@
 #include "programs/cbt/options/source_options.h"
 #include "programs/cbt/output/output.h"
 #include "programs/cbt/output/volume_snapshot_delta.h"
-#include "programs/cbt/support/input_files.h"
+#include "programs/cbt/support/files.h"
 #include "programs/cbt/support/numbers.h"
 #include "programs/cbt/support/status.h"
-#include "programs/cbt/support/verbosity.h"
 
 namespace cbt::cli {
 namespace {
@@ -257,7 +256,7 @@ void AddList(CLI::App& app, Command& command) {
          "--source-version",
          [arguments](const std::string& version) {
            if (version.empty()) {
-             // Of data whose version is unknown: comparing nothing must not look like a comparison.
+             // The data's version is unknown: comparing nothing must not look like a comparison.
              throw CLI::ValidationError("--source-version", "expected a version");
            }
            arguments->source_version = version;

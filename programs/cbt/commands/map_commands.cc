@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "base/json_string.h"
+#include "base/text.h"
 #include "cbt/change_map_file.h"
 #include "programs/cbt/command.h"
 #include "programs/cbt/commands/map_input.h"
@@ -25,9 +25,8 @@
 #include "programs/cbt/output/heat_map.h"
 #include "programs/cbt/output/output.h"
 #include "programs/cbt/output/shades.h"
-#include "programs/cbt/support/input_files.h"
+#include "programs/cbt/support/files.h"
 #include "programs/cbt/support/numbers.h"
-#include "programs/cbt/support/output_place.h"
 #include "programs/cbt/support/status.h"
 
 namespace cbt::cli {

@@ -13,7 +13,7 @@
 #include "programs/cbt/options/source_options.h"
 #include "programs/cbt/output/document.h"
 #include "programs/cbt/output/progress.h"
-#include "programs/cbt/support/output_place.h"
+#include "programs/cbt/support/files.h"
 #include "programs/cbt/support/status.h"
 
 namespace cbt::cli {

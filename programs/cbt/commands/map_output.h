@@ -13,7 +13,7 @@
 #include "cbt/change_map.h"
 #include "cbt/cursor.h"
 #include "cbt/source/open.h"
-#include "programs/cbt/support/input_files.h"
+#include "programs/cbt/support/files.h"
 
 namespace cbt::cli {
 
@@ -53,8 +53,7 @@ ChangeMapIdentity IdentityOfIds(const std::string& base, const std::string& targ
 
 // Writes a file, or stdout if `path` is "-". `inputs`: see FindOutputPlace().
 // Errors: those of FindOutputPlace(); INVALID_ARGUMENT if stdout is a terminal, whose user would
-// not
-//         want these bytes; UNAVAILABLE, ReaderGone().
+//         not want these bytes; UNAVAILABLE, ReaderGone().
 absl::Status WriteBytes(const std::string& path, const InputFiles& inputs,
                         std::span<const uint8_t> bytes);
 

@@ -11,8 +11,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "base/absl_view.h"
-#include "base/json_string.h"
+#include "base/text.h"
 #include "programs/cbt/output/progress.h"
 #include "programs/cbt/output/shades.h"
 

@@ -19,9 +19,9 @@
 
 #include "cbt/units.h"
 #include "programs/cbt/options/choices.h"
+#include "programs/cbt/support/files.h"
 #include "programs/cbt/support/numbers.h"
 #include "programs/cbt/support/status.h"
-#include "programs/cbt/support/text_file.h"
 
 namespace cbt::cli {
 namespace {

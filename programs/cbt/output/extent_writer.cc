@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "base/json_string.h"
+#include "base/text.h"
 #include "cbt/wire/digest.h"
 #include "programs/cbt/support/status.h"
 

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/json_string.h"
+#include "base/text.h"
 #include "cbt/transform.h"
 
 namespace cbt::cli {

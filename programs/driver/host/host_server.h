@@ -12,7 +12,7 @@
 namespace cbt::driver {
 
 struct HostOptions {
-  // Of the driver; an absolute path.
+  // The driver's directory; an absolute path.
   std::string state_directory;
   // nbdkit's plugin, its name or its path.
   std::string nbdkit_plugin = "cbt";

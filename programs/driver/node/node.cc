@@ -54,7 +54,7 @@ absl::Status MakeTarget(const std::string& path, bool block) {
   return file.has_value() ? absl::OkStatus() : FileError(path, errno);
 }
 
-// How the volume is staged differs from how it is wanted.
+// True if the volume is staged in another way than the request asks for.
 bool Differs(const NodeRecord& node, const Usage& usage) {
   if (node.block != usage.block || node.read_only != usage.read_only) return true;
   return !node.block && ((!usage.file_system.empty() && node.file_system != usage.file_system) ||
@@ -112,7 +112,7 @@ void Node::Start() {
 }
 
 // Also after the host was started again: it knows nothing then but what it was given back.
-// What can't be served at once is tried again: its users wait.
+// A volume that can't be served at once is tried again: its users wait.
 void Node::ServeAttached() {
   std::vector<std::string> waiting;
   for (const Volume& volume : store_.catalog().AllVolumes()) {
@@ -144,7 +144,7 @@ absl::Status Node::ServeAgain(const std::string& id) {
       const std::optional<NodeRecord>& node = locked->volume.node;
       return node.has_value() ? attachment_.ServeAgain(id, *node) : absl::OkStatus();
     }
-    // Another call is at it, and may have failed before there was a host.
+    // Another call works on it, and may have failed before there was a host.
     if (!absl::IsAborted(locked.status()) || ending_ || !host_.connected()) return locked.status();
     std::this_thread::sleep_for(kPause);
   }
@@ -340,7 +340,7 @@ absl::Status Node::Publish(const std::string& id, const std::string& staging,
   }
   if (!device.ok()) return device.status();
   if (!node.block) {
-    // What is below the mount point is the node's own disk.
+    // The directory below the mount point is on the node's own disk.
     const absl::StatusOr<bool> staged = Shows(node.staging_path, node, *device);
     if (!staged.ok()) return staged.status();
     if (!*staged) {

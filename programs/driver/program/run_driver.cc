@@ -9,10 +9,10 @@
 #include "absl/status/statusor.h"
 #include "base/file_io.h"
 #include "cbt/ops/log.h"
-#include "programs/cbt/command.h"
-#include "programs/cbt/commands/driver.h"
 #include "programs/cbt/support/status.h"
 #include "programs/driver/driver.h"
+#include "programs/driver/program/commands.h"
+#include "programs/driver/program/driver.h"
 #include "programs/driver/program/volume_events.h"
 
 namespace cbt::cli {

@@ -9,8 +9,8 @@
 #include "absl/status/statusor.h"
 #include "base/descriptor.h"
 #include "base/file_io.h"
-#include "programs/cbt/command.h"
-#include "programs/cbt/commands/volume_host.h"
+#include "programs/driver/program/commands.h"
+#include "programs/driver/program/volume_host.h"
 
 namespace cbt::cli {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/file_io.h"
+#include "base/text.h"
 
 namespace cbt::driver {
 namespace {
@@ -105,7 +105,7 @@ absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(
     if (!IsVolumeId(id)) continue;
     const absl::Status loaded = catalog->Load(id);
     if (loaded.ok()) continue;
-    // Of a volume that can't be read now, a second one of the same name could be made.
+    // A volume that can't be read now must not be left out: a second one of its name could be made.
     if (!IsDamage(loaded)) return loaded;
     catalog->LeaveAlone(id, loaded);
     damaged(id, loaded);

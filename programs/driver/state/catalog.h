@@ -71,9 +71,9 @@ class Catalog {
  public:
   // Opens `state_directory` (created if missing, but not its parents) for this process alone, and
   // reads all records. A volume whose record is damaged, or missing without a mark that says why,
-  // is reported to `damaged` and left alone. Errors: UNAVAILABLE if another driver has the
-  // directory, INVALID_ARGUMENT if its path is too long
-  //         for the sockets in it; file errors.
+  // is reported to `damaged` and left alone.
+  // Errors: UNAVAILABLE if another driver has the directory, INVALID_ARGUMENT if its path is too
+  //         long for the sockets in it; file errors.
   static absl::StatusOr<std::unique_ptr<Catalog>> Open(
       const std::string& state_directory,
       const std::function<void(const std::string& id, const absl::Status& why)>& damaged);

@@ -23,7 +23,7 @@ struct ContentSource {
   friend bool operator==(const ContentSource&, const ContentSource&) = default;
 };
 
-// Who can have written to a volume: decides whether a file system may be made on it.
+// The possible writers of a volume, which decide whether a file system may be made on it.
 enum class Content : uint8_t {
   kBlank,       // no one: it has no source, and was never handed out for writing
   kFormatting,  // only the driver's own mkfs, which was not completed

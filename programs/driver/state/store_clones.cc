@@ -17,7 +17,7 @@ namespace cbt::driver {
 namespace {
 
 constexpr std::chrono::milliseconds kCopyPoll{20};
-// How often in the wait_limit of an attempt it is looked whether it is over.
+// Checks per wait limit of an attempt whether it is over.
 constexpr int kLooks = 10;
 
 }  // namespace

@@ -21,8 +21,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/descriptor.h"
-#include "base/errno_text.h"
 #include "base/file_io.h"
+#include "base/text.h"
 
 namespace cbt::driver {
 namespace {

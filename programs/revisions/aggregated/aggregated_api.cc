@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/kube/client.h"
 #include "cbt/kube/controller.h"
 #include "cbt/kube/watch.h"
@@ -30,7 +30,7 @@ namespace {
 
 absl::Status CheckOptions(const Options& options) {
   if (options.threads == 0 || options.page_time.count() <= 0 || options.check_time.count() <= 0) {
-    return absl::InvalidArgumentError("times and threads: expected more than 0");
+    return absl::InvalidArgumentError("times and threads: must be greater than 0");
   }
   if (options.page_time >= options.server.handler_time) {
     return absl::InvalidArgumentError("page time: expected less than the server's own limit");

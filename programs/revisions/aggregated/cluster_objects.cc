@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "programs/cluster/kept_fields.h"
 #include "programs/cluster/objects.h"
 

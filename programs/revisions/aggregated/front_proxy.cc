@@ -8,8 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "kube/object/percent.h"
 
 namespace cbt::kube::aggregated {

@@ -3,8 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "base/json_string.h"
+#include "base/text.h"
 
 namespace cbt::kube::http_server {
 namespace {

@@ -9,13 +9,12 @@
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "cbt/kube/object.h"
 #include "programs/revisions/http_sidecar/changed_blocks.h"
 #include "rpc/client/unary_call.h"
 #include "rpc/contract/contract.h"
-#include "rpc/contract/source_version.h"
+#include "rpc/contract/resumption.h"
 #include "wire/proto_reader.h"
 
 namespace cbt::kube::http_sidecar {

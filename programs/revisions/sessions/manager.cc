@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/kube/client.h"
 #include "cbt/kube/controller.h"
 #include "cbt/kube/watch.h"
@@ -36,7 +36,7 @@ absl::Status CheckOptions(const Options& options) {
     return absl::InvalidArgumentError("session time: expected at least 1 s");
   }
   if (options.scan_time.count() <= 0 || options.threads == 0) {
-    return absl::InvalidArgumentError("scan time and threads: expected more than 0");
+    return absl::InvalidArgumentError("scan time and threads: must be greater than 0");
   }
   if (options.leader_election && options.lease_namespace.empty()) {
     return absl::InvalidArgumentError("leader election: the lease needs a namespace");

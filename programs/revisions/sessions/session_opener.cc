@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/kube/status.h"
 #include "cbt/rpc/access.h"
 #include "programs/revisions/sessions/driver_lookup.h"

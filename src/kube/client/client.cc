@@ -4,8 +4,8 @@
 
 #include "cbt/kube/typed_objects.h"
 #include "kube/client/answer.h"
+#include "kube/client/call_state.h"
 #include "kube/client/core.h"
-#include "kube/client/no_throw.h"
 #include "kube/client/requests.h"
 
 namespace cbt::kube {

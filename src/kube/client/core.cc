@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/kube/status.h"
-#include "kube/client/no_throw.h"
+#include "kube/client/call_state.h"
 
 namespace cbt::kube {
 namespace {
@@ -301,7 +301,7 @@ void Client::Core::TakeResult(CallState& call, Transfer::Result result) {
   const bool doubtful = answer.http_code >= 500 && answer.http_code != 501 && !asked &&
                         call.request.repeatable && call.doubtful_retries < kMaxDoubtfulRetries;
   if (!call.sink && (refused || doubtful)) {
-    // A wait of zero is not meant so.
+    // Retry-After: 0 counts as the minimum wait.
     const std::chrono::milliseconds backoff = Backoff(call.retries);
     const std::chrono::milliseconds wait = asked ? std::max(*asked, kFirstBackoff / 2) : backoff;
     if (Repeat(call, error, wait)) {

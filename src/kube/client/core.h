@@ -32,7 +32,7 @@ class Client::Core : public Waker, public std::enable_shared_from_this<Client::C
                                                       const ClientOptions& options);
   ~Core() override;
 
-  // Each starts a call, from any thread. What is no request ends like one that fails.
+  // Each starts a call, from any thread. An invalid request fails through `done`.
   using Timeout = std::optional<std::chrono::milliseconds>;
   Call Begin(absl::StatusOr<ApiRequest> request, const Timeout& timeout,
              ResultCallback<Answer> done);

@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "kube/client/answer.h"
+#include "kube/client/call_state.h"
 #include "kube/client/core.h"
 #include "kube/client/endpoint.h"
-#include "kube/client/no_throw.h"
 #include "kube/object/percent.h"
 
 namespace cbt::kube {

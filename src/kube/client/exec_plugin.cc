@@ -57,7 +57,7 @@ absl::StatusOr<PluginCredentials> ParseExecCredential(const ExecPlugin& plugin,
   if (!reader.ok()) return reader.status();
   if (credentials.certificate.empty() != credentials.key.empty()) {
     return absl::InvalidArgumentError(
-        "status: clientCertificateData and clientKeyData need one another");
+        "status: clientCertificateData without clientKeyData, or the other way round");
   }
   if (credentials.token.empty() && credentials.certificate.empty()) {
     return absl::InvalidArgumentError("status: holds neither a token nor a certificate");

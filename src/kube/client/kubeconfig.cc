@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "base/watched_file.h"
 #include "base/wipe.h"
 #include "cbt/kube/config.h"

@@ -13,13 +13,13 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 
 namespace cbt::kube {
 namespace {
 
 constexpr size_t kMaxHeaderBytes = 256 * 1024;
-// Of an answer that is an error; a longer one is cut.
+// The limit of an error's body; a longer one is cut.
 constexpr size_t kMaxErrorBody = 1024 * 1024;
 
 // A connection whose peer is gone is found out within about this time, while something waits for an

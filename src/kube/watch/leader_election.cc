@@ -270,7 +270,7 @@ class LeaderElector::Core {
   Client& client_;
   const LeaderElectionOptions options_;
 
-  // Of the thread alone.
+  // Used by the thread alone.
   LeaseRecord record_;
   bool leads_ = false;
   std::mt19937_64 random_{std::random_device()()};

@@ -213,7 +213,7 @@ absl::Status ListWatch::TakePages() {
     ObjectList page;
     if (absl::Status status = TakePage(options, page); !status.ok()) return status;
     if (page.resource_version.empty()) return WrongList(target_, "no resource version");
-    // Of the first page: what changed since comes again with the watch.
+    // The first page's version: the watch repeats the changes since.
     if (resource_version.empty()) resource_version = page.resource_version;
     for (Object& object : page.items) {
       if (absl::Status status = CheckObject(target_, object); !status.ok()) return status;
@@ -233,7 +233,7 @@ absl::Status ListWatch::TakePages() {
   need_list_ = false;
   std::lock_guard lock(mutex_);
   Listed(std::move(resource_version));
-  // What has changed since then is not known yet.
+  // Changes since then are not known yet.
   state_.broken_since = began;
   return absl::OkStatus();
 }

@@ -16,9 +16,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/directory.h"
 #include "base/file_io.h"
+#include "base/text.h"
 #include "cbt/change_map_file.h"
 #include "map/chain/chain_access.h"
 #include "map/chain/chain_manifest.h"

@@ -11,11 +11,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/checksum.h"
 #include "base/descriptor.h"
 #include "base/directory.h"
 #include "base/file_io.h"
-#include "base/utf8.h"
+#include "base/manifest_bytes.h"
+#include "base/text.h"
 #include "map/container.h"
 
 namespace cbt {

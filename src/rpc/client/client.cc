@@ -10,16 +10,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/wire/checker.h"
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "rpc/client/connect.h"
 #include "rpc/client/inbound_stream.h"
 #include "rpc/client/remote_cursor.h"
-#include "rpc/client/retry_window.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/contract.h"
-#include "rpc/contract/source_version.h"
+#include "rpc/contract/resumption.h"
 
 namespace cbt::rpc {
 namespace {

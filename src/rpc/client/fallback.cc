@@ -1,5 +1,5 @@
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/memory.h"
 #include "cbt/rpc/client.h"
 

@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "net/tls_context.h"
 #include "rpc/http2/channel.h"
 #include "rpc/http2/client_loop.h"

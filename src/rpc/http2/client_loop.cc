@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "net/join_at_exit.h"
+#include "net/loop_threads.h"
 
 namespace cbt::rpc::http2 {
 namespace {

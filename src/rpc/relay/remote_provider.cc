@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "cbt/rpc/client.h"
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "rpc/client/connect.h"
 #include "rpc/client/remote_cursor.h"
 

@@ -5,10 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/transform.h"
-#include "rpc/contract/source_version.h"
-#include "rpc/contract/starting_offset.h"
+#include "rpc/contract/resumption.h"
 #include "rpc/contract/status.h"
 #include "rpc/server/guard_cursor.h"
 

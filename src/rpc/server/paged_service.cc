@@ -10,9 +10,8 @@
 #include <utility>
 
 #include "absl/strings/cord.h"
+#include "rpc/contract/resumption.h"
 #include "rpc/contract/server_event.h"
-#include "rpc/contract/source_version.h"
-#include "rpc/contract/starting_offset.h"
 #include "rpc/contract/status.h"
 #include "rpc/server/message_producer.h"
 #include "rpc/server/stream_telemetry.h"

@@ -12,7 +12,7 @@
 #include "cbt/rpc/telemetry.h"
 #include "rpc/access/admission.h"
 #include "rpc/contract/contract.h"
-#include "rpc/contract/page_token.h"
+#include "rpc/contract/resumption.h"
 #include "rpc/server/stream_registry.h"
 #include "rpc/transport/server_call.h"
 

@@ -8,9 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/descriptor.h"
 #include "base/file_io.h"
+#include "base/text.h"
 #include "source/directory/beneath.h"
 
 namespace cbt {

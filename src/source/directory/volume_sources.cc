@@ -10,12 +10,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/descriptor.h"
-#include "base/errno_text.h"
 #include "base/file_io.h"
 #include "base/lines.h"
-#include "base/parse_number.h"
+#include "base/text.h"
 #include "cbt/source/byte_stream.h"
 #include "cbt/units.h"
 #include "map/map_limit.h"

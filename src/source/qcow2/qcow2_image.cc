@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/source/qcow2.h"
 #include "source/open/source_request.h"
 #include "source/qcow2/qcow2_format.h"

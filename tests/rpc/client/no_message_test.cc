@@ -15,7 +15,7 @@
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
 #include "rpc/contract/completeness.h"
-#include "rpc/contract/source_version.h"
+#include "rpc/contract/resumption.h"
 #include "tests/rpc/support/fake_server.h"
 #include "tests/rpc/support/sidecar.h"
 #include "tests/support/status.h"

@@ -17,7 +17,7 @@
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/server.h"
 #include "cbt/units.h"
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "rpc/client/connect.h"
 #include "rpc/relay/relay_feed.h"
 #include "tests/rpc/support/descriptors.h"

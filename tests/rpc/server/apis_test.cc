@@ -17,7 +17,7 @@
 #include "cbt/units.h"
 #include "first_revision.pb.h"
 #include "list_snapshot_deltas.pb.h"
-#include "rpc/contract/page_token.h"
+#include "rpc/contract/resumption.h"
 #include "tests/rpc/support/access_parts.h"
 #include "tests/rpc/support/fixture.h"
 #include "tests/rpc/support/list_all.h"
