@@ -237,7 +237,7 @@ TEST(Rbd, JsonNeedsTheSize) {
       kDataLoss, "\"offset\" is duplicated or not a number");
   EXPECT_REFUSED(From(ReadRbdDiffJson, "[{\"offset\":1,\"offset\":2,\"length\":1}]",
                       ImportOptions{.capacity = kMiB}),
-                 kDataLoss, "twice");
+                 kDataLoss, "duplicated");
 }
 
 // ---- Device mapper
