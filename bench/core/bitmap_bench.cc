@@ -127,15 +127,15 @@ const bool registered = [] {
   for (const Pattern& pattern : DiffPatterns()) {
     if (pattern.name == "random1e-3" || pattern.name == "random5e-1") RegisterCount(pattern);
   }
-  constexpr auto kMostFirst = BitmapFormat::BitOrder::kMostSignificantFirst;
+  constexpr auto kMaxFirst = BitmapFormat::BitOrder::kMostSignificantFirst;
   constexpr auto kLeastFirst = BitmapFormat::BitOrder::kLeastSignificantFirst;
-  RegisterLayout("most-significant-first", 0, {kMostFirst, false});
+  RegisterLayout("most-significant-first", 0, {kMaxFirst, false});
   RegisterLayout("inverted", 0, {kLeastFirst, true});
   RegisterLayout("from-bit-3", 3, {kLeastFirst, false});
-  RegisterLayout("all-three", 3, {kMostFirst, true});
+  RegisterLayout("all-three", 3, {kMaxFirst, true});
   RegisterLayout("words-of-4", 0, {kLeastFirst, false, 4});
-  RegisterLayout("words-of-8-most-significant-first", 0, {kMostFirst, false, 8});
-  RegisterLayout("different", 0, {kMostFirst, false}, true);
+  RegisterLayout("words-of-8-most-significant-first", 0, {kMaxFirst, false, 8});
+  RegisterLayout("different", 0, {kMaxFirst, false}, true);
   return true;
 }();
 

@@ -71,8 +71,8 @@ const Pattern kBlocks{"blocks", 1.0 / (4096 * 8 * 100), 0};
 
 // A file in the page cache, removed at the end of the program.
 std::shared_ptr<const Image> File(std::span<const uint8_t> bytes) {
-  const char* folder = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe): before threads
-  std::string name = std::string(folder != nullptr ? folder : "/tmp") + "/cbt-bench-XXXXXX";
+  const char* directory = std::getenv("TMPDIR");  // NOLINT(concurrency-mt-unsafe): before threads
+  std::string name = std::string(directory != nullptr ? directory : "/tmp") + "/cbt-bench-XXXXXX";
   const int descriptor = mkstemp(name.data());
   if (descriptor < 0) std::abort();
   unlink(name.c_str());

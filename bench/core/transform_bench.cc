@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "cbt/bitmap.h"
-#include "cbt/list_cursor.h"
+#include "cbt/memory.h"
 #include "cbt/transform.h"
 #include "cbt/units.h"
 

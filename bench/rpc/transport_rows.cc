@@ -18,7 +18,7 @@
 #include "bench/rpc/grpc_peer.h"
 #include "bench/rpc/parts.h"
 #include "cbt/units.h"
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "rpc/client/connect.h"
 #include "rpc/http2/server.h"
 #include "rpc/http2/tls_options.h"

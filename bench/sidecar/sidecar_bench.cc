@@ -29,7 +29,7 @@
 #include "cbt/kube/client.h"
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/server.h"
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "programs/sidecar/stranger_limit.h"
 #include "rpc/client/connect.h"
 #include "rpc/client/remote_cursor.h"
@@ -51,7 +51,7 @@ constexpr uint64_t kTuples = 2'000'000;
 // Each of their opens has a token of its own.
 // As many tokens as a sidecar takes at once that it does not know: more would measure the limit.
 constexpr int kOpens = kube::sidecar::StrangerLimit::kBurst - 20;
-constexpr int kMostClients = 8;
+constexpr int kMaxClients = 8;
 
 void Check(bool condition, const char* what) {
   if (condition) return;
@@ -195,7 +195,7 @@ const bool registered = [] {
                                                 {"known", Impl::kKnown},
                                                 {"connect", Impl::kConnect},
                                                 {"plugin", Impl::kPlugin}};
-  for (const int clients : {1, kMostClients}) {
+  for (const int clients : {1, kMaxClients}) {
     for (const auto& [name, impl] : impls) {
       auto* const row = benchmark::RegisterBenchmark(
           ("sidecar/open/" + std::to_string(clients) + "/" + name).c_str(),

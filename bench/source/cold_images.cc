@@ -2,7 +2,7 @@
 //
 // Run by hand: make bench-cold. Prints a table in Markdown: MB/s of both sides together, and for
 // the cursor the time to its first extent. The sources are files with a set latency and bandwidth
-// (slow_files.h), or with --folder=DIR two files in that folder, for a disk of the machine.
+// (slow_files.h), or with --directory=DIR two files in that directory, for a disk of the machine.
 #include <fcntl.h>
 #include <liburing.h>
 #include <sys/stat.h>
@@ -313,14 +313,14 @@ int main(int argc, char** argv) {
   using namespace cbt::bench;
   using std::chrono::microseconds;
   uint64_t bytes = 256 * cbt::kMiB;
-  std::string folder;
+  std::string directory;
   std::string_view filter;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
     if (argument.starts_with("--megabytes=")) {
       bytes = std::strtoull(argv[i] + 12, nullptr, 10) * cbt::kMiB;
     } else if (argument.starts_with("--folder=")) {
-      folder = argument.substr(9);
+      directory = argument.substr(9);
     } else if (argument.starts_with("--filter=")) {
       filter = argument.substr(9);
     } else {
@@ -332,12 +332,12 @@ int main(int argc, char** argv) {
     const char* name;
     Speed speed;
   };
-  if (!folder.empty()) {
-    const std::string base = folder + "/cbt-cold-base";
-    const std::string target = folder + "/cbt-cold-target";
+  if (!directory.empty()) {
+    const std::string base = directory + "/cbt-cold-base";
+    const std::string target = directory + "/cbt-cold-target";
     WriteFile(base, bytes, 1);
     WriteFile(target, bytes, 2);
-    Print(folder.c_str(), base, target, bytes, filter);
+    Print(directory.c_str(), base, target, bytes, filter);
     unlink(base.c_str());
     unlink(target.c_str());
     return 0;

@@ -56,7 +56,7 @@ class Server {
   }
 
   // Serves until the mount goes away.
-  int Run(const std::string& folder) {
+  int Run(const std::string& directory) {
     std::string name = "slow_files";
     char* argv[] = {name.data(), nullptr};
     fuse_args args{1, argv, 0};
@@ -90,7 +90,7 @@ class Server {
       Of(request).Read(request, inode, size, static_cast<uint64_t>(offset));
     };
     fuse_session* const session = fuse_session_new(&args, &ops, sizeof ops, this);
-    if (session == nullptr || fuse_session_mount(session, folder.c_str()) != 0) return 1;
+    if (session == nullptr || fuse_session_mount(session, directory.c_str()) != 0) return 1;
     if (fuse_set_signal_handlers(session) != 0) return 1;
     std::thread replies([this] { Reply(); });
     fuse_session_loop(session);
@@ -167,28 +167,28 @@ class Server {
   bool closing_ = false;
 };
 
-bool IsMounted(const std::string& folder) {
+bool IsMounted(const std::string& directory) {
   struct statfs found;
-  return statfs(folder.c_str(), &found) == 0 && found.f_type == kFuseMagic;
+  return statfs(directory.c_str(), &found) == 0 && found.f_type == kFuseMagic;
 }
 
 }  // namespace
 
-SlowFiles::SlowFiles(Speed speed, uint64_t file_bytes) : folder_("/tmp/cbt-slow-XXXXXX") {
-  if (mkdtemp(folder_.data()) == nullptr) {
-    std::perror(folder_.c_str());
+SlowFiles::SlowFiles(Speed speed, uint64_t file_bytes) : directory_("/tmp/cbt-slow-XXXXXX") {
+  if (mkdtemp(directory_.data()) == nullptr) {
+    std::perror(directory_.c_str());
     std::exit(1);
   }
   server_ = fork();
-  if (server_ == 0) std::_Exit(Server(speed, file_bytes).Run(folder_));
-  while (server_ > 0 && !IsMounted(folder_)) {
+  if (server_ == 0) std::_Exit(Server(speed, file_bytes).Run(directory_));
+  while (server_ > 0 && !IsMounted(directory_)) {
     if (waitpid(server_, nullptr, WNOHANG) != 0) server_ = -1;
     poll(nullptr, 0, 5);
   }
   if (server_ < 0) {
     std::fprintf(stderr, "can't mount %s: FUSE needs /dev/fuse and the right to mount\n",
-                 folder_.c_str());
-    rmdir(folder_.c_str());
+                 directory_.c_str());
+    rmdir(directory_.c_str());
     std::exit(1);
   }
 }
@@ -197,7 +197,7 @@ SlowFiles::SlowFiles(Speed speed, uint64_t file_bytes) : folder_("/tmp/cbt-slow-
 SlowFiles::~SlowFiles() {
   kill(server_, SIGTERM);
   waitpid(server_, nullptr, 0);
-  rmdir(folder_.c_str());
+  rmdir(directory_.c_str());
 }
 
 }  // namespace cbt::bench

@@ -29,11 +29,11 @@ class SlowFiles {
   SlowFiles(const SlowFiles&) = delete;
   SlowFiles& operator=(const SlowFiles&) = delete;
 
-  std::string base() const { return folder_ + "/base"; }
-  std::string target() const { return folder_ + "/target"; }
+  std::string base() const { return directory_ + "/base"; }
+  std::string target() const { return directory_ + "/target"; }
 
  private:
-  std::string folder_;
+  std::string directory_;
   pid_t server_ = -1;
 };
 

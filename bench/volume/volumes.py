@@ -33,7 +33,7 @@ def measure(build, folder, plugin, workload, seconds):
                 data.truncate(SIZE)
             arguments = ["file", f"{scratch}/data"]
         else:
-            arguments = [f"{build}/lib/nbdkit-cbt-plugin.so", f"folder={scratch}/volume",
+            arguments = [f"{build}/lib/nbdkit-cbt-plugin.so", f"directory={scratch}/volume",
                          f"size={SIZE}"]
         server = subprocess.Popen(["nbdkit", "-f", "-U", socket, *arguments])
         try:

@@ -26,7 +26,7 @@
 #include "bench/support/bitmaps.h"
 #include "cbt/bitmap.h"
 #include "cbt/change_map.h"
-#include "cbt/metadata_type.h"
+#include "cbt/extent.h"
 #include "cbt/transform.h"
 #include "cbt/units.h"
 #include "cbt/wire/checker.h"

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "cbt/metadata_type.h"
+#include "cbt/extent.h"
 #include "cbt/units.h"
 #include "cbt/wire/checker.h"
 #include "cbt/wire/message.h"

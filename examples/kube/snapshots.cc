@@ -3,12 +3,11 @@
 //   snapshots [NAMESPACE]
 //
 // Finds the API server as kubectl does: KUBECONFIG, ~/.kube/config, or the pod that it runs in.
-#include "cbt/kube/snapshots.h"
-
 #include <cstdio>
 #include <string>
 
 #include "cbt/kube/client.h"
+#include "cbt/kube/typed_objects.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 #include <csignal>
 #include <cstdio>
 
-#include "cbt/list_cursor.h"
+#include "cbt/memory.h"
 #include "cbt/rpc/server.h"
 #include "storage.h"  // yours: what the storage's management API returns
 

@@ -18,7 +18,7 @@ inline constexpr uint64_t kBlock = 4 * cbt::kKiB;
 
 class Storage {
  public:
-  explicit Storage(const std::string& folder) : folder_(folder) {
+  explicit Storage(const std::string& directory) : directory_(directory) {
     volume_ = open(PathOf("volume").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   }
   ~Storage() { close(volume_); }
@@ -51,10 +51,10 @@ class Storage {
 
   bool HasSnapshot(const std::string& name) const { return std::filesystem::exists(PathOf(name)); }
 
-  std::string PathOf(const std::string& name) const { return folder_ + "/" + name; }
+  std::string PathOf(const std::string& name) const { return directory_ + "/" + name; }
 
  private:
-  const std::string folder_;
+  const std::string directory_;
   int volume_ = -1;
 };
 

@@ -80,8 +80,8 @@ absl::Status WriteMany(cbt::ChangeTracker& tracker, Storage& storage, unsigned s
   return absl::OkStatus();
 }
 
-absl::Status Run(const std::string& folder, bool crash) {
-  Storage storage(folder);
+absl::Status Run(const std::string& directory, bool crash) {
+  Storage storage(directory);
   if (auto status = storage.Start(); !status.ok()) return status;
   auto tracker = OpenTracker(storage);
   if (!tracker.ok()) return tracker.status();

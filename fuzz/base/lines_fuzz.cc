@@ -14,32 +14,31 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "cbt/rpc/access.h"
-#include "cbt/rpc/session_store.h"
 #include "fuzz/support/check.h"
-#include "source/directory/snapshot_folder.h"
+#include "source/directory/snapshot_directory.h"
 #include "source/directory/volume_sources.h"
 
 namespace {
 
 constexpr char kSecret[] = "canary-789012345678901234567890123456789";
 
-// A folder with a single file, for the lifetime of the process.
-class Folder {
+// A directory with a single file, for the lifetime of the process.
+class Directory {
  public:
-  Folder() {
+  Directory() {
     char pattern[] = "/tmp/cbt-fuzz-lines-XXXXXX";
     CBT_FUZZ_CHECK(mkdtemp(pattern) != nullptr);
     path_ = pattern;
     descriptor_ = open(pattern, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     CBT_FUZZ_CHECK(descriptor_ >= 0);
   }
-  ~Folder() {
+  ~Directory() {
     unlink(file().c_str());
     rmdir(path_.c_str());
     close(descriptor_);
   }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
+  Directory(const Directory&) = delete;
+  Directory& operator=(const Directory&) = delete;
 
   void Write(const std::string& text) const {
     const int out = open(file().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -55,32 +54,33 @@ class Folder {
   int descriptor_;
 };
 
-absl::Status Read(const Folder& folder, int kind, const std::string& text) {
+absl::Status Read(const Directory& directory, int kind, const std::string& text) {
   const cbt::VolumeSources::Rules rules = {{}, std::chrono::minutes(1)};
-  folder.Write(text);
+  directory.Write(text);
   switch (kind) {
     case 0:
-      return cbt::VolumeSources::Read(cbt::SnapshotFolder::Read(folder.descriptor(), ""), rules)
+      return cbt::VolumeSources::Read(cbt::SnapshotDirectory::Read(directory.descriptor(), ""),
+                                      rules)
           .damage();
     case 1:
-      return cbt::rpc::MakeTokenFileAccess(folder.file()).status();
+      return cbt::rpc::MakeTokenFileAccess(directory.file()).status();
     case 2:
-      return cbt::rpc::MakeFileResolver(folder.file()).status();
+      return cbt::rpc::MakeFileResolver(directory.file()).status();
     case 3:
-      return cbt::rpc::MakeFileSessions(folder.file()).status();
+      return cbt::rpc::MakeFileSessions(directory.file()).status();
     default:
-      return cbt::rpc::MakeFileSecrets(folder.file()).status();
+      return cbt::rpc::MakeFileSecrets(directory.file()).status();
   }
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const Folder folder;
+  static const Directory directory;
   FuzzedDataProvider in(data, size);
   const int kind = in.ConsumeIntegralInRange<int>(0, 4);
   const std::string text = in.ConsumeRemainingBytesAsString();
-  const absl::Status status = Read(folder, kind, text);
+  const absl::Status status = Read(directory, kind, text);
   const bool cut = !text.empty() && text.back() != '\n';
   if (cut) CBT_FUZZ_CHECK(!status.ok());
   // Unusable input always has the same error.
@@ -89,7 +89,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!status.ok()) CBT_FUZZ_CHECK(status.code() == wrong);
   if (kind != 0) CBT_FUZZ_CHECK(status.message().find(kSecret) == std::string_view::npos);
   if (cut) return 0;
-  CBT_FUZZ_CHECK(Read(folder, kind, absl::StrCat("# a comment\n\n", text, " \n#\n")).ok() ==
+  CBT_FUZZ_CHECK(Read(directory, kind, absl::StrCat("# a comment\n\n", text, " \n#\n")).ok() ==
                  status.ok());
   return 0;
 }

@@ -19,7 +19,7 @@ namespace {
 
 using cbt::fuzz::Input;
 
-constexpr size_t kMostCalls = 400;
+constexpr size_t kMaxCalls = 400;
 
 // Handles of one type. Dead ones stay, to be used again.
 template <typename T>
@@ -552,7 +552,7 @@ void OfRemotes(World& world) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   World world(data, size);
-  for (size_t calls = 0; calls < kMostCalls && !world.input.empty(); ++calls) {
+  for (size_t calls = 0; calls < kMaxCalls && !world.input.empty(); ++calls) {
     switch (world.Byte() % 9) {
       case 0:
         MakeBytes(world);

@@ -6,10 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "cbt/kube/core_objects.h"
-#include "cbt/kube/reviews.h"
-#include "cbt/kube/snapshots.h"
 #include "cbt/kube/status.h"
+#include "cbt/kube/typed_objects.h"
 #include "fuzz/support/check.h"
 #include "kube/client/answer.h"
 #include "kube/client/exec_plugin.h"

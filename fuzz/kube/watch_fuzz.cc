@@ -13,7 +13,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cbt/kube/object.h"
-#include "cbt/kube/resource.h"
 #include "fuzz/support/check.h"
 #include "fuzz/support/input.h"
 #include "kube/client/line_splitter.h"

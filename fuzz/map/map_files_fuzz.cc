@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "base/checksum.h"
 #include "base/directory.h"
+#include "base/manifest_bytes.h"
 #include "cbt/change_map_file.h"
 #include "fuzz/support/check.h"
 #include "fuzz/support/input.h"
@@ -194,8 +194,8 @@ void Log(cbt::fuzz::Input input, bool seal) {
   CBT_FUZZ_CHECK(descriptor >= 0);
   CBT_FUZZ_CHECK(write(descriptor, bytes.data(), bytes.size()) ==
                  static_cast<ssize_t>(bytes.size()));
-  static const cbt::Folder folder = *cbt::Folder::Open("/proc/self/fd");
-  const auto read = cbt::RegionLog::Read(folder, std::to_string(descriptor));
+  static const cbt::Directory directory = *cbt::Directory::Open("/proc/self/fd");
+  const auto read = cbt::RegionLog::Read(directory, std::to_string(descriptor));
   close(descriptor);
   const bool same_header = bytes.size() >= kLogHeader - 8 &&
                            std::equal(original.begin(), original.end() - 8, bytes.begin());

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cbt/kube/core_objects.h"
+#include "cbt/kube/typed_objects.h"
 #include "fuzz/support/check.h"
 #include "programs/revisions/aggregated/api/delta_page.h"
 #include "programs/revisions/aggregated/api/driver_discovery.h"

@@ -8,7 +8,7 @@
 #include "fuzz/support/check.h"
 #include "rpc/client/paged_inbound.h"
 #include "rpc/contract/contract.h"
-#include "rpc/contract/page_token.h"
+#include "rpc/contract/resumption.h"
 #include "rpc/provider/answer.h"
 
 namespace {

@@ -121,7 +121,7 @@ Stream Play(const Contract& contract, Provider& provider, const AdmittedRequest&
   cbt::MetadataMessage message;
   for (size_t i = 0; i < most && !stream.complete; ++i) {
     // Not seen in the stream.
-    if (i % 2 == 1) producer.Rest();
+    if (i % 2 == 1) producer.Compact();
     std::optional<cbt::rpc::OutMessage> out;
     const auto outcome = producer.Run({}, never, sink, out);
     if (!outcome.ok()) {
@@ -243,7 +243,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     grants.push_back({cbt::Secret("token"), "bearer", {"ns"}});
     return cbt::rpc::MakeTokenAccess(std::move(grants));
   }();
-  static const auto resolver = cbt::rpc::MakeFolderResolver();
+  static const auto resolver = cbt::rpc::MakeDirectoryResolver();
   static const auto sessions = [] {
     auto store = cbt::rpc::MemorySessionStore::Create();
     cbt::rpc::Session session{

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "cbt/metadata_type.h"
+#include "cbt/extent.h"
 #include "cbt/wire/checker.h"
 #include "cbt/wire/digest.h"
 #include "cbt/wire/message.h"

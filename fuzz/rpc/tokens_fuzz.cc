@@ -9,7 +9,7 @@
 
 #include "cbt/extent.h"
 #include "fuzz/support/check.h"
-#include "rpc/contract/page_token.h"
+#include "rpc/contract/resumption.h"
 
 namespace {
 

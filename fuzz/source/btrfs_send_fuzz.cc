@@ -55,7 +55,7 @@ void AddCommand(cbt::test::BtrfsWriter& writer, Input& input) {
       writer.MakeFile(path);
       break;
     case 4:
-      writer.MakeFolder(path);
+      writer.MakeDirectory(path);
       break;
     case 5:
     case 6:

@@ -34,7 +34,7 @@ absl::StatusOr<ChangeMap> ReadDense(ByteStream& stream, const ImportOptions& opt
 }
 
 // For maps at the granularity that the input asks for.
-constexpr uint64_t kMostContainers = uint64_t{1} << 17;
+constexpr uint64_t kMaxContainers = uint64_t{1} << 17;
 
 const Importer kImporters[] = {
     [](ByteStream& stream, const ImportOptions& options) {
@@ -89,7 +89,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto first = cbt::MakeBorrowedMemoryStream({data, size}, "input");
   if (const absl::StatusOr<ChangeMap> rough = importer(*first, coarse); rough.ok()) {
     const uint64_t container = options.granularity << 16;
-    if ((*rough)->changed_bytes() / container > kMostContainers) options = coarse;
+    if ((*rough)->changed_bytes() / container > kMaxContainers) options = coarse;
   }
   const auto whole = cbt::MakeBorrowedMemoryStream({data, size}, "input");
   const absl::StatusOr<ChangeMap> map = importer(*whole, options);

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "cbt/metadata_type.h"
+#include "cbt/extent.h"
 #include "cbt/wire/message.h"
 #include "csi.pb.h"
 #include "first_revision.pb.h"

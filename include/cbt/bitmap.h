@@ -14,7 +14,6 @@
 #include "cbt/cursor.h"
 #include "cbt/executor.h"
 #include "cbt/lifetime.h"
-#include "cbt/shared_bytes.h"
 
 namespace cbt {
 
@@ -37,10 +36,10 @@ struct BitmapFormat {
 
 // A view of `bit_count()` bits that the caller keeps. It must not outlive them, and they must not
 // change while a cursor reads them. For bits that outlive the function that fetched them see
-// Bitmap. Neither the bytes nor the first bit need be aligned. Cursors
-// read bits in place at full speed, in every format and from any first bit. Only two bitmaps whose
-// bits lie differently (another order or word size, other first bits within a byte or reversed
-// word) are read through a small copy in the first-level cache.
+// Bitmap. Neither the bytes nor the first bit need be aligned. Cursors read bits in place at full
+// speed, in every format and from any first bit. Only two bitmaps whose bits lie differently
+// (another order or word size, other first bits within a byte or reversed word) are read through a
+// small copy in the first-level cache.
 class BitmapView {
  public:
   // The empty bitmap.

@@ -62,7 +62,7 @@ class ChangeChain {
                                                              const ChainSnapshot& first,
                                                              const ChainOptions& options = {});
 
-  // The object keeps using the folder that `directory` named at the time of the call.
+  // The object keeps using the directory that `directory` named at the time of the call.
   // Errors: NOT_FOUND if there is no chain, DATA_LOSS if its manifest is damaged, UNIMPLEMENTED if
   //         it has a newer version, UNAVAILABLE if another process has it open for changes
   //         (kChange).

@@ -24,7 +24,6 @@
 #include "cbt/cursor.h"
 #include "cbt/extent.h"
 #include "cbt/lifetime.h"
-#include "cbt/shared_bytes.h"
 
 namespace cbt {
 

@@ -38,7 +38,7 @@ struct WriteMapOptions {
 // Writes `map` to `path`, replacing an existing file. After any failure or crash, `path` is either
 // as it was before or the complete new file.
 // Errors: INVALID_ARGUMENT for an identity that is too long or not UTF-8, NOT_FOUND and
-//         PERMISSION_DENIED for the folder, FAILED_PRECONDITION if `path` is a device, a pipe or a
+//         PERMISSION_DENIED for the directory, FAILED_PRECONDITION if `path` is a device, a pipe or a
 //         socket, RESOURCE_EXHAUSTED if the disk is full, UNAVAILABLE for other disk errors.
 // Returns: the header that was written.
 absl::StatusOr<ChangeMapHeader> WriteChangeMap(const ChangeMap& map, const std::string& path,
@@ -48,9 +48,9 @@ absl::StatusOr<ChangeMapHeader> WriteChangeMap(const ChangeMap& map, const std::
 absl::StatusOr<std::vector<uint8_t>> EncodeChangeMap(const ChangeMap& map);
 
 // Maps a file into memory and checks all of it. `label` replaces the path in messages, which a
-// server may pass on to its clients. The map keeps the memory mapped and no descriptor
-// open. While it or a copy exists, the file must not be modified in place, which would go
-// undetected (WriteChangeMap() replaces the file and is safe).
+// server may pass on to its clients. The map keeps the memory mapped and no descriptor open. While
+// it or a copy exists, the file must not be modified in place, which would go undetected
+// (WriteChangeMap() replaces the file and is safe).
 // Errors: NOT_FOUND, PERMISSION_DENIED, UNAVAILABLE; INVALID_ARGUMENT if it is not a change map;
 //         DATA_LOSS with offset and reason if it is damaged; UNIMPLEMENTED if it has a newer major
 //         version or an unknown feature.

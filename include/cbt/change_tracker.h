@@ -61,11 +61,11 @@ struct TrackerOptions {
   std::string volume = {};
   std::string base = {};
 
-  // The folder of the tracker, used by it alone (created if missing, but not its parents). The
-  // tracker keeps a descriptor to it, so the folder may be moved and the working directory may
-  // change. A copy of the folder is a separate tracker that misses everything after the copy. On
-  // file systems that can't lock folders (NFS), the file LOCK in it must not be removed. Empty: in
-  // memory only.
+  // The directory of the tracker, used by it alone (created if missing, but not its parents). The
+  // tracker keeps a descriptor to it, so the directory may be moved and the working directory may
+  // change. A copy of the directory is a separate tracker that misses everything after the copy. On
+  // file systems that can't lock directories (NFS), the file LOCK in it must not be removed. Empty:
+  // in memory only.
   std::string directory = {};
 
   // The unit in bytes in which the log records possibly dirty data: a multiple of the granularity.
@@ -74,7 +74,7 @@ struct TrackerOptions {
   uint64_t region_bytes = 64 * kMiB;
 
   // Distinguishes the files of this tracker from those of other trackers of the same volume,
-  // including an earlier one in the same folder. 0: a random number. Ignored by Recover().
+  // including an earlier one in the same directory. 0: a random number. Ignored by Recover().
   uint64_t id = 0;
 
   // The number of writes in flight that need no lock; any beyond it take one.

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <string_view>
 
 #include "cbt/version.h"
 
@@ -69,6 +70,16 @@ constexpr uint64_t BlockCount(const VolumeGeometry& geometry) noexcept {
 constexpr bool IsPowerOfTwo(uint64_t value) noexcept {
   return value != 0 && (value & (value - 1)) == 0;
 }
+
+// How a stream reports ranges. Values as on the wire.
+enum class BlockMetadataType : int32_t {
+  kUnknown = 0,
+  kFixedLength = 1,     // every tuple of a stream has the same size
+  kVariableLength = 2,  // extents
+};
+
+// "FIXED_LENGTH", "VARIABLE_LENGTH" or "UNKNOWN".
+std::string_view BlockMetadataTypeName(BlockMetadataType type) noexcept;
 
 }  // namespace cbt
 

@@ -16,7 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cbt/cursor.h"
-#include "cbt/metadata_type.h"
+#include "cbt/extent.h"
 #include "cbt/secrets.h"
 
 namespace cbt {

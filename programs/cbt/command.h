@@ -1,16 +1,14 @@
-// The programs and their subcommands. Each subcommand lives in its own file and adds itself to the
-// parser here.
+// A program and its subcommands, and those of cbtctl. Each subcommand lives in its own file and adds
+// itself to the parser here.
 #ifndef CBT_PROGRAMS_CBT_COMMAND_H_
 #define CBT_PROGRAMS_CBT_COMMAND_H_
 
 #include <functional>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "CLI/CLI.hpp"
-#include "absl/status/status.h"
 
 namespace cbt::cli {
 
@@ -59,24 +57,6 @@ void AddRelay(CLI::App& app, Command& command);
 void AddServe(CLI::App& app, Command& command);
 void AddToken(CLI::App& app, Command& command);
 void AddVerify(CLI::App& app, Command& command);
-
-// `cbt-cluster`.
-void AddAggregatedApi(CLI::App& app, Command& command);
-void AddHttpSidecar(CLI::App& app, Command& command);
-void AddSessionManager(CLI::App& app, Command& command);
-void AddSidecar(CLI::App& app, Command& command);
-// The sidecar, with arguments that follow other rules than those of other commands (see
-// programs/cbt/options/go_flags.h). Returns the exit status.
-int RunSidecarCommand(std::span<const std::string> arguments);
-
-// `cbt-driver`.
-void AddDriver(CLI::App& app, Command& command);
-void AddVolumeHost(CLI::App& app, Command& command);
-// Each runs until a signal stops it.
-struct DriverArguments;
-absl::Status RunDriver(const DriverArguments& arguments);
-struct VolumeHostArguments;
-absl::Status RunVolumeHost(const VolumeHostArguments& arguments);
 
 // Every program: `describe`, and all around the subcommands. Returns the exit status.
 void AddDescribe(CLI::App& app, Command& command);

@@ -1,11 +1,19 @@
 #include "programs/cbt/help.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 #include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
+#include "cbt/simd.h"
+#include "cbt/version.h"
+#include "programs/cbt/support/status.h"
+
 namespace cbt::cli {
+
 namespace {
 
 // Where descriptions of options and subcommands begin.
@@ -141,6 +149,37 @@ std::string UnknownArgument(const CLI::App& app, const std::string& argument) {
   const std::vector<std::string> names = SubcommandNames(app);
   if (names.empty()) return "'" + argument + "' is one argument too many";
   return "'" + argument + "' is unknown" + Suggestion(Nearest(argument, names));
+}
+
+namespace {
+
+std::string AvailableLevels(const char* separator) {
+  std::string names;
+  for (const SimdLevel level : AvailableSimdLevels()) {
+    if (!names.empty()) names += separator;
+    names += SimdLevelName(level);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::string VersionText(std::span<const std::string> lines) {
+  std::string text = std::string(ProgramName()) + " " + kVersion + "\n";
+  text += "simd levels available: " + AvailableLevels(" ") + "\n";
+  text += std::string("simd level active: ") + SimdLevelName(ActiveSimdLevel()) + "\n";
+  for (const KernelInfo& kernel : ActiveKernels()) {
+    text += "kernel " + kernel.family + ": " + SimdLevelName(kernel.level) + "\n";
+  }
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+absl::Status CheckSimdRequest() {
+  if (SimdRequestHonoured()) return absl::OkStatus();
+  const char* const request = std::getenv("CBT_SIMD");  // NOLINT(concurrency-mt-unsafe)
+  return UsageError(std::string("CBT_SIMD: '") + (request == nullptr ? "" : request) + "'",
+                    "this machine and build have " + AvailableLevels(", "));
 }
 
 }  // namespace cbt::cli

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "CLI/CLI.hpp"
+#include "absl/status/status.h"
 
 namespace cbt::cli {
 
@@ -31,6 +32,15 @@ std::string Nearest(std::string_view word, std::span<const std::string> names);
 // Why arguments were not recognised by any part of `app`, with a suggestion; empty if there are
 // none. `app`: the most specific subcommand that was recognised.
 std::string UnknownArgument(const CLI::App& app, const std::string& argument);
+
+// The program's name and version, the instruction-set levels of this machine, the kernels in use
+// and `lines`; ends with a newline.
+std::string VersionText(std::span<const std::string> lines);
+
+// OK unless CBT_SIMD requests an unavailable level: results of other kernels would mislead anyone
+// who uses it to find a fault.
+// Errors: INVALID_ARGUMENT.
+absl::Status CheckSimdRequest();
 
 }  // namespace cbt::cli
 

@@ -19,8 +19,6 @@
 #include "programs/cbt/output/output.h"
 #include "programs/cbt/support/status.h"
 #include "programs/cbt/support/terminal.h"
-#include "programs/cbt/support/verbosity.h"
-#include "programs/cbt/support/version_text.h"
 
 namespace cbt::cli {
 namespace {
@@ -78,7 +76,7 @@ int UsageFailure(const CLI::App& app, const CLI::ParseError& error) {
     return kExitUsage;
   }
   std::string why = error.what();
-  // Of an argument that may be given several times.
+  // The parser's words for an argument that may be given several times.
   ReplaceFirst(why, ": At Most ", ": at most ");
   ReplaceFirst(why, " required but received ", " expected, got ");
   const CLI::App& deepest = Deepest(app);
@@ -98,7 +96,7 @@ int UsageFailure(const CLI::App& app, const CLI::ParseError& error) {
 // What the parser calls subcommands without a heading.
 constexpr std::string_view kDefaultHeading = "Subcommands";
 
-// Of `cbtctl help X ...`: the first word that names no subcommand, and where; nothing if all do.
+// For `cbtctl help X ...`: the first word that names no subcommand, and where; nothing if all do.
 std::optional<std::string> UnknownTopic(const CLI::App& app, std::span<char* const> words) {
   const CLI::App* deepest = &app;
   for (const std::string word : words) {
@@ -128,7 +126,7 @@ std::vector<std::string> ArgumentsOf(int argc, char** argv) {
   return arguments;
 }
 
-// Of the subcommand that the arguments begin with, if another program has it.
+// The subcommand that the arguments begin with, if another program has it.
 const CommandElsewhere* FindElsewhere(const Program& program, int argc, char** argv) {
   int first = 1;
   if (first < argc && std::string_view(argv[first]) == "help") ++first;

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "cbt/kube/client.h"
-#include "cbt/kube/reviews.h"
+#include "cbt/kube/typed_objects.h"
 #include "cbt/rpc/access.h"
 #include "ops/event_log.h"
 #include "programs/cluster/answer_cache.h"
@@ -25,14 +25,14 @@ class AccessReviewer {
  public:
   static constexpr std::chrono::seconds kKeepAllowed{5};
   static constexpr std::chrono::seconds kKeepDenied{1};
-  static constexpr size_t kMostKept = 4096;
+  static constexpr size_t kMaxKept = 4096;
 
   // The object must live until the client's end.
   AccessReviewer(Client& client, std::chrono::milliseconds timeout, ops::EventLog& log)
       : client_(client),
         timeout_(timeout),
         log_(log),
-        kept_({.yes_time = kKeepAllowed, .no_time = kKeepDenied, .max_entries = kMostKept}) {}
+        kept_({.yes_time = kKeepAllowed, .no_time = kKeepDenied, .max_entries = kMaxKept}) {}
 
   // Calls `done` once, during the call or later. Answers are kept for seconds.
   void Ask(const SubjectAccessReview& question, rpc::DoneStatus done);

@@ -18,7 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cbt/kube/client.h"
-#include "cbt/kube/leader_election.h"
+#include "cbt/kube/controller.h"
 #include "cbt/rpc/telemetry.h"
 #include "ops/event_log.h"
 #include "ops/http_page.h"

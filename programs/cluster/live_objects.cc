@@ -14,7 +14,7 @@ namespace cbt::kube::cluster {
 namespace {
 
 // More answers to a search than this are a mistake in the objects.
-constexpr size_t kMostFound = 64;
+constexpr size_t kMaxFound = 64;
 
 // What searches of a type look for.
 std::string SearchKeyOf(const VolumeSnapshotContent& content) {
@@ -204,7 +204,7 @@ void LiveObjects::NextPage(std::shared_ptr<List<T>> list) {
           for (auto at = begin; at != end; ++at) {
             Search<T>& search = at->second;
             if (search.too_many || !search.wanted(*value)) continue;
-            search.too_many = search.matches.size() == kMostFound;
+            search.too_many = search.matches.size() == kMaxFound;
             if (!search.too_many) search.matches.push_back(*value);
           }
         }

@@ -44,7 +44,7 @@ class LiveObjects final : public Objects {
   // Snapshots that are asked for by name and not answered yet. A client takes as many calls.
   static constexpr size_t kMaxLookups = 1024;
   static constexpr std::chrono::seconds kKeepAbsent{1};
-  static constexpr size_t kMostKept = 4096;
+  static constexpr size_t kMaxKept = 4096;
 
   // The object must live until the client's end, and Stop() must come before that. Throws
   // std::system_error if the thread that paces lists can't be started.
@@ -52,7 +52,7 @@ class LiveObjects final : public Objects {
       : client_(client),
         timeout_(timeout),
         log_(log),
-        absent_({.yes_time = {}, .no_time = kKeepAbsent, .max_entries = kMostKept}),
+        absent_({.yes_time = {}, .no_time = kKeepAbsent, .max_entries = kMaxKept}),
         pacer_([this] { Pace(); }) {}
   ~LiveObjects() { Stop(); }
 

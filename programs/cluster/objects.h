@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cbt/kube/snapshots.h"
+#include "cbt/kube/typed_objects.h"
 
 namespace cbt::kube::cluster {
 

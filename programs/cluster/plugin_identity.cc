@@ -6,8 +6,8 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
-#include "base/utf8.h"
-#include "net/listen_address.h"
+#include "base/text.h"
+#include "net/address.h"
 #include "rpc/client/connect.h"
 #include "rpc/client/unary_call.h"
 #include "wire/proto_reader.h"

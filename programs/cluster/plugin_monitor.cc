@@ -17,7 +17,7 @@ bool IsFinal(const absl::Status& status) {
 absl::Status NoPlugin(const char* why) { return absl::FailedPreconditionError(why); }
 
 // An error of a call. The code FAILED_PRECONDITION is used here for what is final.
-absl::Status Asked(const absl::Status& status) {
+absl::Status CallError(const absl::Status& status) {
   if (absl::IsFailedPrecondition(status)) return absl::UnavailableError(status.message());
   return status;
 }
@@ -44,17 +44,17 @@ absl::Status PluginMonitor::failure() const {
 absl::Status PluginMonitor::Check(const std::stop_token& stop) {
   if (!checked_) {
     const absl::StatusOr<PluginInfo> info = plugin_->Info(stop);
-    if (!info.ok()) return Asked(info.status());
+    if (!info.ok()) return CallError(info.status());
     if (info->name.empty()) return NoPlugin("the plugin has no name");
     driver_.SetRequiresBase(info->requires_base);
     if (!driver_.SetName(info->name)) return NoPlugin("the plugin has another name than before");
   }
   const absl::StatusOr<bool> ready = plugin_->Ready(stop);
-  if (!ready.ok()) return Asked(ready.status());
+  if (!ready.ok()) return CallError(ready.status());
   if (!*ready) return absl::UnavailableError("the plugin says that it is not ready");
   if (!checked_ && needs_ == PluginNeeds::kSnapshotMetadata) {
     const absl::StatusOr<bool> capable = plugin_->HasSnapshotMetadata(stop);
-    if (!capable.ok()) return Asked(capable.status());
+    if (!capable.ok()) return CallError(capable.status());
     if (!*capable) return NoPlugin("the plugin has no capability SNAPSHOT_METADATA_SERVICE");
   }
   return absl::OkStatus();

@@ -2,7 +2,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cbt/kube/snapshots.h"
+#include "cbt/kube/typed_objects.h"
 #include "programs/cluster/session_objects.h"
 
 namespace cbt::kube::cluster {

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "cbt/kube/object.h"
-#include "cbt/kube/resource.h"
 #include "programs/cluster/driver.h"
 #include "programs/cluster/objects.h"
 

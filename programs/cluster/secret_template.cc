@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "programs/cluster/object_name.h"
 
 namespace cbt::kube::cluster {

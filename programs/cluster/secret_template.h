@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "cbt/kube/snapshots.h"
+#include "cbt/kube/typed_objects.h"
 
 namespace cbt::kube::cluster {
 

@@ -12,8 +12,6 @@
 
 #include "absl/status/statusor.h"
 #include "cbt/kube/object.h"
-#include "cbt/kube/resource.h"
-#include "cbt/kube/time.h"
 
 namespace cbt::kube::cluster {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "cbt/kube/snapshots.h"
+#include "cbt/kube/typed_objects.h"
 #include "programs/cluster/objects.h"
 
 namespace cbt::kube::cluster {

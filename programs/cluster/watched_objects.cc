@@ -10,7 +10,7 @@
 namespace cbt::kube::cluster {
 namespace {
 
-constexpr std::chrono::seconds kMostBroken{2};
+constexpr std::chrono::seconds kMaxBroken{2};
 // API servers send a bookmark every minute.
 constexpr std::chrono::seconds kSilence{90};
 constexpr char kByHandle[] = "handle";
@@ -20,7 +20,7 @@ absl::Status NotCurrent() { return absl::UnavailableError("the watch is not curr
 template <typename T>
 absl::StatusOr<T> Find(const ObjectCache& cache, const std::string& name_space,
                        const std::string& name) {
-  if (!cache.CheckFresh(kMostBroken).ok()) return NotCurrent();
+  if (!cache.CheckFresh(kMaxBroken).ok()) return NotCurrent();
   return cache.FindAs<T>(name_space, name);
 }
 
@@ -28,7 +28,7 @@ absl::StatusOr<T> Find(const ObjectCache& cache, const std::string& name_space,
 template <typename T, typename Wanted>
 absl::StatusOr<std::vector<T>> Select(const ObjectCache& cache,
                                       const std::vector<ObjectPtr>& objects, Wanted wanted) {
-  if (!cache.CheckFresh(kMostBroken).ok()) return NotCurrent();
+  if (!cache.CheckFresh(kMaxBroken).ok()) return NotCurrent();
   std::vector<T> selected;
   for (const ObjectPtr& object : objects) {
     absl::StatusOr<T> value = T::Decode(*object);

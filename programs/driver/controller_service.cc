@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
-#include "base/parse_number.h"
+#include "base/text.h"
 #include "cbt/extent.h"
 #include "programs/driver/health.h"
 
@@ -318,7 +318,7 @@ absl::Status ControllerService::DoListSnapshots(const csi::v1::ListSnapshotsRequ
                                                        static_cast<size_t>(request.max_entries()),
                                                        request.source_volume_id());
   for (Snapshot& snapshot : page.entries) {
-    // Of the others it is not known whether they are ready.
+    // The catalog does not know whether a snapshot is ready by now.
     const absl::Status fresh = store_.Refresh(snapshot);
     if (absl::IsNotFound(fresh) || absl::IsDataLoss(fresh)) continue;
     driver::FillIn(*response.add_entries()->mutable_snapshot(), snapshot, topology_);

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/grpc/service.h"
 #include "cbt/ops/metrics.h"
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "net/socket_file.h"
 #include "ops/http_page.h"
 #include "programs/driver/controller_service.h"
@@ -31,8 +31,8 @@ absl::Status CheckOptions(const DriverOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("node id: expected 1 to ", kMaxNodeIdBytes, " bytes"));
   }
-  if (options.state_folder.empty() || options.state_folder.front() != '/') {
-    return absl::InvalidArgumentError("state folder: expected an absolute path");
+  if (options.state_directory.empty() || options.state_directory.front() != '/') {
+    return absl::InvalidArgumentError("state directory: expected an absolute path");
   }
   return CheckDriverName(options.driver_name);
 }
@@ -74,7 +74,7 @@ class Driver::Impl {
       page_ = *std::move(page);
     }
     absl::StatusOr<std::unique_ptr<Store>> store =
-        Store::Open({.state_folder = options_.state_folder,
+        Store::Open({.state_directory = options_.state_directory,
                      .capacity = options_.capacity,
                      .marks = options_.marks,
                      .report = [this](const std::string& id, const absl::Status& why) {

@@ -16,9 +16,9 @@ namespace cbt::driver {
 class Driver {
  public:
   // Returns once clients can connect.
-  // Errors: INVALID_ARGUMENT for options, UNAVAILABLE if another driver has the state folder or an
-  //         address can't be listened on, FAILED_PRECONDITION if another server has the socket;
-  //         file errors of the state folder.
+  // Errors: INVALID_ARGUMENT for options, UNAVAILABLE if another driver has the state directory or
+  //         an address can't be listened on, FAILED_PRECONDITION if another server has the socket;
+  //         file errors of the state directory.
   static absl::StatusOr<std::unique_ptr<Driver>> Start(const DriverOptions& options);
   // Shutdown() without a grace period.
   ~Driver();

@@ -8,9 +8,9 @@
 namespace cbt::driver {
 
 absl::Status CheckDriverName(const std::string& name) {
-  constexpr size_t kMostBytes = 63;
+  constexpr size_t kMaxBytes = 63;
   const auto is_letter = [](char c) { return absl::ascii_isalpha(static_cast<unsigned char>(c)); };
-  const bool valid = !name.empty() && name.size() <= kMostBytes && is_letter(name.front()) &&
+  const bool valid = !name.empty() && name.size() <= kMaxBytes && is_letter(name.front()) &&
                      is_letter(name.back()) && std::all_of(name.begin(), name.end(), [](char c) {
                        return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' ||
                               c == '.' || c == '_';

@@ -30,7 +30,7 @@ absl::StatusOr<MetadataSource> MetadataProvider::OpenAllocated(std::string_view 
   const absl::StatusOr<Snapshot> snapshot = FindReady(store_, snapshot_id);
   if (!snapshot.ok()) return snapshot.status();
   const absl::StatusOr<std::unique_ptr<volume::SnapshotReader>> reader =
-      volume::SnapshotReader::Open(store_.catalog().VolumeFolder(snapshot->volume_id));
+      volume::SnapshotReader::Open(store_.catalog().VolumeDirectory(snapshot->volume_id));
   if (!reader.ok()) return reader.status();
   return SourceOf((*reader)->Allocated(snapshot_id));
 }
@@ -47,7 +47,7 @@ absl::StatusOr<MetadataSource> MetadataProvider::OpenDelta(std::string_view base
     return absl::InvalidArgumentError("the snapshots are of different volumes");
   }
   const absl::StatusOr<std::unique_ptr<volume::SnapshotReader>> reader =
-      volume::SnapshotReader::Open(store_.catalog().VolumeFolder(target->volume_id));
+      volume::SnapshotReader::Open(store_.catalog().VolumeDirectory(target->volume_id));
   if (!reader.ok()) return reader.status();
   return SourceOf((*reader)->Delta(base_snapshot_id, target_snapshot_id));
 }

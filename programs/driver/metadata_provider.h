@@ -10,7 +10,7 @@
 namespace cbt::driver {
 
 // Reads beside the process that serves a volume, and no data: a delta is a union of change maps,
-// what is allocated is what is no hole. `store` must outlive the provider. Thread safe.
+// the allocated parts are those that are no holes. `store` must outlive the provider. Thread safe.
 class MetadataProvider final : public SnapshotProvider {
  public:
   explicit MetadataProvider(Store& store) : store_(store) {}

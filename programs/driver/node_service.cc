@@ -15,7 +15,7 @@ absl::Status Require(std::initializer_list<std::pair<const char*, const std::str
   return absl::OkStatus();
 }
 
-// Of a request with the field volume_capability.
+// The usage that a request asks for in its field volume_capability.
 template <typename Request>
 absl::StatusOr<Usage> UsageIn(const Request& request) {
   if (!request.has_volume_capability()) {

@@ -18,7 +18,7 @@ struct DriverOptions {
   // unix:///path of the socket. A socket that a killed driver left is replaced.
   std::string endpoint = "unix:///csi/csi.sock";
   std::string node_id;
-  std::string state_folder;
+  std::string state_directory;
   // The name of the plugin, see CheckDriverName().
   std::string driver_name = "cbt.csi.example.com";
   // The sum of the capacities of all volumes, bytes; 0: no limit.
@@ -29,7 +29,7 @@ struct DriverOptions {
   std::string http_endpoint;
   // What volumes are attached with.
   DeviceKind device = DeviceKind::kLoop;
-  // The program and arguments of a volume host to start where none has the state folder; empty:
+  // The program and arguments of a volume host to start where none has the state directory; empty:
   // somebody else starts it.
   std::vector<std::string> volume_host;
   // Optional; see HostClientOptions::changed.

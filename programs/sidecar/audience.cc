@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "base/watched_file.h"
 #include "base/wipe.h"
 #include "cbt/kube/object.h"

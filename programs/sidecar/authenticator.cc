@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "cbt/kube/reviews.h"
+#include "cbt/kube/typed_objects.h"
 
 namespace cbt::kube::sidecar {
 
@@ -15,7 +15,7 @@ TokenReviewer::TokenReviewer(Client& client, Audience& audience, std::chrono::mi
       audience_(audience),
       timeout_(timeout),
       log_(log),
-      kept_({.yes_time = kKeepValid, .no_time = kKeepInvalid, .max_entries = kMostKept}) {}
+      kept_({.yes_time = kKeepValid, .no_time = kKeepInvalid, .max_entries = kMaxKept}) {}
 
 void TokenReviewer::AuthenticateFrom(const std::string& peer, const Secret& token,
                                      rpc::Done<rpc::Principal> done) {

@@ -24,7 +24,7 @@ class TokenReviewer final : public rpc::Authenticator {
  public:
   static constexpr std::chrono::seconds kKeepValid{10};
   static constexpr std::chrono::seconds kKeepInvalid{2};
-  static constexpr size_t kMostKept = 4096;
+  static constexpr size_t kMaxKept = 4096;
 
   // The object must live until the client's end.
   TokenReviewer(Client& client, Audience& audience, std::chrono::milliseconds timeout,

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/string_view.h"
-#include "cbt/kube/core_objects.h"
+#include "cbt/kube/typed_objects.h"
 #include "programs/cluster/secret_template.h"
 #include "programs/cluster/snapshot_lookup.h"
 #include "programs/sidecar/resolver.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cbt/kube/client.h"
-#include "cbt/kube/snapshots.h"
+#include "cbt/kube/typed_objects.h"
 #include "cbt/rpc/access.h"
 #include "ops/event_log.h"
 #include "programs/cluster/objects.h"

@@ -18,7 +18,7 @@ namespace {
 using cluster::SnapshotSessionData;
 
 // As of WatchedObjects.
-constexpr std::chrono::seconds kMostBroken{2};
+constexpr std::chrono::seconds kMaxBroken{2};
 constexpr std::chrono::seconds kSilence{90};
 constexpr char kByHash[] = "hash";
 // The names of other objects are no tokens: they could be guessed.
@@ -77,7 +77,7 @@ void ClusterSessions::Stop() {
 
 ObjectPtr ClusterSessions::FindWatched(std::string_view token) const {
   const std::shared_lock lock(mutex_);
-  if (watch_ == nullptr || !watch_->CheckFresh(kMostBroken).ok()) return nullptr;
+  if (watch_ == nullptr || !watch_->CheckFresh(kMaxBroken).ok()) return nullptr;
   const std::vector<ObjectPtr> found = watch_->ByIndex(kByHash, HashOf(token));
   return found.empty() ? nullptr : found.front();
 }

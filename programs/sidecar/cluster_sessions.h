@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/kube/client.h"
 #include "cbt/kube/watch.h"
-#include "cbt/rpc/session_store.h"
+#include "cbt/rpc/access.h"
 #include "ops/event_log.h"
 #include "programs/sidecar/stranger_limit.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/fair_limit.h"
-#include "cbt/kube/snapshots.h"
+#include "cbt/kube/typed_objects.h"
 #include "cbt/rpc/access.h"
 #include "ops/event_log.h"
 #include "programs/cluster/driver.h"

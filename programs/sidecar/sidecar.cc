@@ -35,7 +35,7 @@ ClientOptions ForCallers(ClientOptions options, bool limited) {
 
 absl::Status CheckOptions(const Options& options) {
   if (options.plugin_timeout.count() <= 0) {
-    return absl::InvalidArgumentError("timeout: expected more than 0");
+    return absl::InvalidArgumentError("timeout: must be greater than 0");
   }
   const bool publishes = !options.publication.address.empty() || !options.sessions.address.empty();
   if (publishes && options.relay.tls.certificate_file.empty()) {

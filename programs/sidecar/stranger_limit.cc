@@ -21,7 +21,7 @@ void StrangerLimit::Recognise(const cluster::QuestionKey& token, Clock::time_poi
     known_.splice(known_.end(), known_, found->second);
     return;
   }
-  if (known_.size() >= kMostKnown) {
+  if (known_.size() >= kMaxKnown) {
     index_.erase(known_.front().token);
     known_.pop_front();
   }

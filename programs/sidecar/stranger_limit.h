@@ -30,7 +30,7 @@ class StrangerLimit {
   static constexpr double kRate = 50;
   static constexpr int kBurst = 100;
   static constexpr std::chrono::hours kRemembered{1};
-  static constexpr size_t kMostKnown = 4096;
+  static constexpr size_t kMaxKnown = 4096;
 
   // The right to ask about the token with this key, held until the answer has come; empty if `peer`
   // has to wait.

@@ -10,7 +10,6 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/file_io.h"
 #include "base/json_builder.h"
 

@@ -14,7 +14,7 @@
 
 #include "base/file_io.h"
 #include "base/manifest_bytes.h"
-#include "programs/volume/volume_folder.h"
+#include "programs/volume/volume_directory.h"
 
 namespace cbt::volume {
 namespace {
@@ -23,7 +23,7 @@ constexpr ManifestKind kStampKind = {.magic = {0x89, 'C', 'B', 'D', '\r', '\n', 
                                      .major = 1,
                                      .minor = 0,
                                      .owner = "closed volume"};
-constexpr uint64_t kMostStampBytes = 4096;
+constexpr uint64_t kMaxStampBytes = 4096;
 
 // Waits until a change of the file would get another time than `changed_ns`.
 void WaitForTick(int64_t changed_ns) {
@@ -42,19 +42,20 @@ void WaitForTick(int64_t changed_ns) {
 
 }  // namespace
 
-absl::StatusOr<DataStamp> ReadStamp(const Folder& folder, int data) {
+absl::StatusOr<DataStamp> ReadStamp(const Directory& directory, int data) {
   struct stat stat;
-  if (::fstat(data, &stat) != 0) return FileError(folder.Shown(kDataName), errno);
+  if (::fstat(data, &stat) != 0) return FileError(directory.Shown(kDataName), errno);
   return DataStamp{.inode = stat.st_ino,
                    .size = static_cast<uint64_t>(stat.st_size),
                    .modified_ns = ToNanoseconds(stat.st_mtim),
                    .changed_ns = ToNanoseconds(stat.st_ctim)};
 }
 
-absl::Status WriteClosed(const Folder& folder, int data) {
+absl::Status WriteClosed(const Directory& directory, int data) {
   // Not fdatasync(): the times have to be on disk too.
-  if (Retry([&] { return ::fsync(data); }) != 0) return FileError(folder.Shown(kDataName), errno);
-  const absl::StatusOr<DataStamp> stamp = ReadStamp(folder, data);
+  if (Retry([&] { return ::fsync(data); }) != 0)
+    return FileError(directory.Shown(kDataName), errno);
+  const absl::StatusOr<DataStamp> stamp = ReadStamp(directory, data);
   if (!stamp.ok()) return stamp.status();
   WaitForTick(stamp->changed_ns);
   ManifestWriter writer(kStampKind);
@@ -64,14 +65,14 @@ absl::Status WriteClosed(const Folder& folder, int data) {
   writer.Number(stamp->changed_ns);
   const std::vector<uint8_t> bytes = std::move(writer).Finish();
   const std::array<std::span<const uint8_t>, 1> parts = {bytes};
-  return folder.Write(kClosedName, parts, /*sync=*/true);
+  return directory.Write(kClosedName, parts, /*sync=*/true);
 }
 
-absl::StatusOr<DataStamp> ReadClosed(const Folder& folder) {
-  absl::StatusOr<std::vector<uint8_t>> bytes = folder.Read(kClosedName, kMostStampBytes);
+absl::StatusOr<DataStamp> ReadClosed(const Directory& directory) {
+  absl::StatusOr<std::vector<uint8_t>> bytes = directory.Read(kClosedName, kMaxStampBytes);
   if (!bytes.ok()) return bytes.status();
   absl::StatusOr<ManifestReader> reader =
-      ManifestReader::Open(*bytes, kStampKind, folder.Shown(kClosedName));
+      ManifestReader::Open(*bytes, kStampKind, directory.Shown(kClosedName));
   if (absl::IsInvalidArgument(reader.status())) {
     return absl::DataLossError(reader.status().message());
   }

@@ -1,4 +1,4 @@
-// How a closed volume's data is recognised: CLOSED in its folder, docs/reference/format.md.
+// How a closed volume's data is recognised: CLOSED in its directory, docs/reference/format.md.
 #ifndef CBT_PROGRAMS_VOLUME_DATA_STAMP_H_
 #define CBT_PROGRAMS_VOLUME_DATA_STAMP_H_
 
@@ -22,17 +22,17 @@ struct DataStamp {
   friend bool operator==(const DataStamp&, const DataStamp&) = default;
 };
 
-// Of the file that is open as `data`.
-absl::StatusOr<DataStamp> ReadStamp(const Folder& folder, int data);
+// The stamp of the file that is open as `data`.
+absl::StatusOr<DataStamp> ReadStamp(const Directory& directory, int data);
 
 // Syncs the data, and records its stamp. Durable when it returns. Any later change of the data
 // makes its stamp a different one; for that it may wait for the next tick of the file system's
 // clock, a second at the most.
-absl::Status WriteClosed(const Folder& folder, int data);
+absl::Status WriteClosed(const Directory& directory, int data);
 
 // NOT_FOUND if the volume was not closed; DATA_LOSS, UNIMPLEMENTED for a newer version, file
 // errors.
-absl::StatusOr<DataStamp> ReadClosed(const Folder& folder);
+absl::StatusOr<DataStamp> ReadClosed(const Directory& directory);
 
 }  // namespace cbt::volume
 

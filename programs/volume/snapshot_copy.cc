@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/file_io.h"
 #include "base/manifest_bytes.h"
+#include "base/text.h"
 #include "programs/volume/file_copy.h"
-#include "programs/volume/volume_folder.h"
+#include "programs/volume/volume_directory.h"
 
 namespace cbt::volume {
 namespace {
@@ -39,12 +39,12 @@ absl::Status CannotContinue(std::string_view name) {
       absl::StrCat(AbslView(name), ": the copy was interrupted and can't be continued"));
 }
 
-absl::StatusOr<OwnedDescriptor> MakeFile(const Folder& folder, const std::string& name) {
+absl::StatusOr<OwnedDescriptor> MakeFile(const Directory& directory, const std::string& name) {
   OwnedDescriptor file(Retry([&] {
-    return ::openat(folder.descriptor(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
+    return ::openat(directory.descriptor(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
                     S_IRUSR | S_IWUSR | S_IRGRP);
   }));
-  if (!file.has_value()) return FileError(folder.Shown(name), errno);
+  if (!file.has_value()) return FileError(directory.Shown(name), errno);
   return file;
 }
 
@@ -54,7 +54,7 @@ std::string CopiedName(const std::string& name) {
   return absl::StrCat(name, AbslView(kCopiedSuffix));
 }
 
-SnapshotCopy::SnapshotCopy(const Folder& copying, const std::string& name, SnapshotInfo info,
+SnapshotCopy::SnapshotCopy(const Directory& copying, const std::string& name, SnapshotInfo info,
                            int data)
     : copying_(copying),
       name_(name),
@@ -83,7 +83,7 @@ absl::Status SnapshotCopy::WriteList() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<SnapshotCopy>> SnapshotCopy::Begin(const Folder& copying,
+absl::StatusOr<std::shared_ptr<SnapshotCopy>> SnapshotCopy::Begin(const Directory& copying,
                                                                   const std::string& name,
                                                                   uint64_t size, int64_t created_ns,
                                                                   int data) {
@@ -136,7 +136,7 @@ absl::StatusOr<SnapshotInfo> SnapshotCopy::ReadHeader(int list, const std::strin
   return info;
 }
 
-absl::StatusOr<SnapshotInfo> SnapshotCopy::ReadInfo(const Folder& copying,
+absl::StatusOr<SnapshotInfo> SnapshotCopy::ReadInfo(const Directory& copying,
                                                     const std::string& name) {
   const absl::StatusOr<OwnedDescriptor> list =
       copying.OpenFile(CopiedName(name), O_RDONLY | O_NOFOLLOW);
@@ -146,7 +146,7 @@ absl::StatusOr<SnapshotInfo> SnapshotCopy::ReadInfo(const Folder& copying,
   return info;
 }
 
-absl::StatusOr<std::shared_ptr<SnapshotCopy>> SnapshotCopy::Resume(const Folder& copying,
+absl::StatusOr<std::shared_ptr<SnapshotCopy>> SnapshotCopy::Resume(const Directory& copying,
                                                                    const std::string& name,
                                                                    int data) {
   const std::string list = CopiedName(name);
@@ -244,7 +244,7 @@ void SnapshotCopy::CopyRegions(Regions regions, bool hole) noexcept {
 }
 
 // Lists what has been copied, or waits while another thread does that. Requires: the lock of
-// mutex_, which is released meanwhile; something has been copied, or another thread is at it.
+// mutex_, which is released meanwhile; something has been copied, or another thread lists it.
 void SnapshotCopy::List(std::unique_lock<std::mutex>& lock) noexcept {
   if (listing_) return changed_.wait(lock, [this] { return !listing_; });
   listing_ = true;
@@ -346,7 +346,7 @@ absl::Status SnapshotCopy::Finish() {
   return error == 0 ? absl::OkStatus() : FileErrorOf(error);
 }
 
-bool RemoveCopyFiles(const Folder& copying, const std::string& name) noexcept {
+bool RemoveCopyFiles(const Directory& copying, const std::string& name) noexcept {
   bool removed = false;
   int error = 0;
   // One of them is enough.

@@ -34,22 +34,22 @@ class SnapshotCopy {
  public:
   static constexpr uint64_t kRegionBytes = 256 * kKiB;
 
-  // Begins a copy of `data` (open for reading; must outlive the object) in the folder `copying`,
+  // Begins a copy of `data` (open for reading; must outlive the object) in the directory `copying`,
   // for the snapshot called `name` (see IdOf()). What an earlier one left there is replaced. The
   // files are on disk when it returns, their names once `copying` is synced.
   // Requires: what was written to `data` before the snapshot is on disk. A copy that continues
   //           after a loss of power would otherwise mix what survived with what was copied before.
-  static absl::StatusOr<std::shared_ptr<SnapshotCopy>> Begin(const Folder& copying,
+  static absl::StatusOr<std::shared_ptr<SnapshotCopy>> Begin(const Directory& copying,
                                                              const std::string& name, uint64_t size,
                                                              int64_t created_ns, int data);
 
   // The copy that an earlier process began.
   // Errors: NOT_FOUND without one, ABORTED if it can't be continued; file errors.
-  static absl::StatusOr<std::shared_ptr<SnapshotCopy>> Resume(const Folder& copying,
+  static absl::StatusOr<std::shared_ptr<SnapshotCopy>> Resume(const Directory& copying,
                                                               const std::string& name, int data);
 
   // What is known about a copy, whether it can be continued or not. NOT_FOUND without one.
-  static absl::StatusOr<SnapshotInfo> ReadInfo(const Folder& copying, const std::string& name);
+  static absl::StatusOr<SnapshotInfo> ReadInfo(const Directory& copying, const std::string& name);
 
   SnapshotCopy(const SnapshotCopy&) = delete;
   SnapshotCopy& operator=(const SnapshotCopy&) = delete;
@@ -87,7 +87,7 @@ class SnapshotCopy {
 
   static absl::StatusOr<SnapshotInfo> ReadHeader(int list, const std::string& name);
 
-  SnapshotCopy(const Folder& copying, const std::string& name, SnapshotInfo info, int data);
+  SnapshotCopy(const Directory& copying, const std::string& name, SnapshotInfo info, int data);
   absl::Status FileErrorOf(int error) const;
   absl::Status WriteList();
   absl::Status ClearUnlisted();
@@ -99,7 +99,7 @@ class SnapshotCopy {
   int SyncAndList(std::span<const Regions> copied) noexcept;
   void Fail(int error) noexcept;
 
-  const Folder copying_;
+  const Directory copying_;
   const std::string name_;
   const SnapshotInfo info_;
   const int data_;
@@ -122,7 +122,7 @@ class SnapshotCopy {
 std::string CopiedName(const std::string& name);
 
 // Removes the files of a copy, on disk too. False, with errno, if it could still be continued.
-[[nodiscard]] bool RemoveCopyFiles(const Folder& copying, const std::string& name) noexcept;
+[[nodiscard]] bool RemoveCopyFiles(const Directory& copying, const std::string& name) noexcept;
 
 }  // namespace cbt::volume
 

@@ -45,7 +45,7 @@ struct MarkLimits {
 inline constexpr size_t kMaxSnapshotIdBytes = 200;
 
 // OK if `id` can name a snapshot: 1 to kMaxSnapshotIdBytes letters, digits, '-', '_' and '.' of
-// ASCII, of which the first is a letter or a digit. Such a name never leaves a folder.
+// ASCII, of which the first is a letter or a digit. Such a name never leaves a directory.
 // Errors: INVALID_ARGUMENT.
 absl::Status CheckSnapshotId(std::string_view id);
 

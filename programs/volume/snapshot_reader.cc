@@ -8,14 +8,14 @@
 #include "cbt/change_chain.h"
 #include "map/chain/chain_access.h"
 #include "programs/volume/snapshot_copy.h"
-#include "programs/volume/volume_folder.h"
+#include "programs/volume/volume_directory.h"
 #include "programs/volume/volume_manifest.h"
 
 namespace cbt::volume {
 
 class SnapshotReader::Core {
  public:
-  Core(std::string path, VolumeManifest manifest, Folder snapshots)
+  Core(std::string path, VolumeManifest manifest, Directory snapshots)
       : path(std::move(path)), manifest(std::move(manifest)), snapshots(std::move(snapshots)) {}
 
   const SnapshotRecord* Find(std::string_view id) const noexcept {
@@ -24,7 +24,7 @@ class SnapshotReader::Core {
     return found == records.end() ? nullptr : &*found;
   }
 
-  // Of a snapshot that is ready.
+  // The file name of a snapshot that is ready.
   absl::StatusOr<std::string> NameOf(std::string_view id) const {
     const SnapshotRecord* const record = Find(id);
     if (record == nullptr) return NoSnapshot(id);
@@ -34,7 +34,7 @@ class SnapshotReader::Core {
 
   const std::string path;
   const VolumeManifest manifest;
-  const Folder snapshots;
+  const Directory snapshots;
   std::unique_ptr<const ChangeChain> chain;
   std::vector<SnapshotRecord> records;
   std::vector<SnapshotInfo> infos;
@@ -45,8 +45,8 @@ class SnapshotReader::Core {
 SnapshotReader::SnapshotReader(std::unique_ptr<Core> core) : core_(std::move(core)) {}
 SnapshotReader::~SnapshotReader() = default;
 
-absl::StatusOr<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const std::string& folder) {
-  absl::StatusOr<Folder> opened = Folder::Open(folder);
+absl::StatusOr<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const std::string& directory) {
+  absl::StatusOr<Directory> opened = Directory::Open(directory);
   if (!opened.ok()) return opened.status();
   absl::StatusOr<VolumeManifest> manifest = ReadVolumeManifest(*opened);
   if (!manifest.ok()) return manifest.status();
@@ -54,16 +54,16 @@ absl::StatusOr<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const std::
     return absl::IsNotFound(status) ? absl::DataLossError(status.message()) : status;
   };
   // The chain first: a snapshot that is deleted meanwhile is not listed.
-  const absl::StatusOr<Folder> chain_folder = opened->OpenFolder(kChainName);
-  if (!chain_folder.ok()) return lost(chain_folder.status());
+  const absl::StatusOr<Directory> chain_directory = opened->OpenDirectory(kChainName);
+  if (!chain_directory.ok()) return lost(chain_directory.status());
   absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
-      OpenChainIn(*chain_folder, ChangeChain::Access::kRead);
+      OpenChainIn(*chain_directory, ChangeChain::Access::kRead);
   if (!chain.ok()) return lost(chain.status());
-  const absl::StatusOr<Folder> snapshots = opened->OpenFolder(kSnapshotsName);
+  const absl::StatusOr<Directory> snapshots = opened->OpenDirectory(kSnapshotsName);
   if (!snapshots.ok()) return lost(snapshots.status());
-  const absl::StatusOr<Folder> copying = opened->OpenFolder(kCopyingName);
+  const absl::StatusOr<Directory> copying = opened->OpenDirectory(kCopyingName);
   if (!copying.ok()) return lost(copying.status());
-  auto core = std::make_unique<Core>(folder, *std::move(manifest), *snapshots);
+  auto core = std::make_unique<Core>(directory, *std::move(manifest), *snapshots);
   core->chain = *std::move(chain);
   for (const ChainSnapshot& entry : core->chain->snapshots()) {
     if (IdOf(entry.id).empty()) continue;
@@ -82,15 +82,15 @@ absl::StatusOr<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const std::
   DropSuperseded(core->records);
   for (const SnapshotRecord& record : core->records) core->infos.push_back(record.info);
   // After the snapshots: the mark of one that is deleted is there before its file is gone. A volume
-  // of an earlier version has no folder of marks.
-  if (const absl::StatusOr<Folder> folder_of_marks = opened->OpenFolder(kMarksName);
-      folder_of_marks.ok()) {
+  // of an earlier version has no directory of marks.
+  if (const absl::StatusOr<Directory> directory_of_marks = opened->OpenDirectory(kMarksName);
+      directory_of_marks.ok()) {
     absl::StatusOr<std::vector<MarkRecord>> marks =
-        ReadMarks(*core->chain, core->records, *folder_of_marks);
+        ReadMarks(*core->chain, core->records, *directory_of_marks);
     if (!marks.ok()) return marks.status();
     core->mark_records = *std::move(marks);
-  } else if (!absl::IsNotFound(folder_of_marks.status())) {
-    return folder_of_marks.status();
+  } else if (!absl::IsNotFound(directory_of_marks.status())) {
+    return directory_of_marks.status();
   }
   for (const MarkRecord& record : core->mark_records) core->marks.push_back(record.mark);
   return std::unique_ptr<SnapshotReader>(new SnapshotReader(std::move(core)));

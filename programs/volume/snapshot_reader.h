@@ -21,7 +21,7 @@ class SnapshotReader {
  public:
   // Errors: NOT_FOUND without a volume, DATA_LOSS if a part is damaged; file errors.
   // Cost:   O(number of snapshots).
-  static absl::StatusOr<std::unique_ptr<SnapshotReader>> Open(const std::string& folder);
+  static absl::StatusOr<std::unique_ptr<SnapshotReader>> Open(const std::string& directory);
   ~SnapshotReader();
   SnapshotReader(const SnapshotReader&) = delete;
   SnapshotReader& operator=(const SnapshotReader&) = delete;

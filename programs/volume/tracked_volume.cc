@@ -7,9 +7,9 @@
 
 namespace cbt::volume {
 
-absl::StatusOr<std::unique_ptr<TrackedVolume>> TrackedVolume::Open(const std::string& folder,
+absl::StatusOr<std::unique_ptr<TrackedVolume>> TrackedVolume::Open(const std::string& directory,
                                                                    const OpenOptions& options) {
-  auto core = std::make_unique<Core>(folder, options);
+  auto core = std::make_unique<Core>(directory, options);
   if (absl::Status status = core->Open(); !status.ok()) return status;
   return std::unique_ptr<TrackedVolume>(new TrackedVolume(std::move(core)));
 }

@@ -1,4 +1,4 @@
-// A volume in a folder that tracks its own writes, takes snapshots, and reports the delta of any
+// A volume in a directory that tracks its own writes, takes snapshots, and reports the delta of any
 // two of them without reading data.
 //
 //   auto volume = volume::TrackedVolume::Open("/srv/volumes/v1");
@@ -8,7 +8,7 @@
 //   (*volume)->TakeSnapshot("tuesday");
 //   auto delta = (*volume)->Delta("monday", "tuesday");  // an ExtentCursor
 //
-// The folder, which one process at a time may have open for changes:
+// The directory, which one process at a time may have open for changes:
 //
 //   MANIFEST        name, capacity, granularity, which tracker is in use
 //   data            the volume, a sparse file of its capacity
@@ -17,8 +17,7 @@
 //   tracker-N/      the ChangeTracker: what was written since the newest snapshot
 //   chain/          the ChangeChain: what changed between neighbouring snapshots
 //   snapshots/ID    the data of a snapshot (ID#N if the id was used before), a sparse file that
-//   never changes; its modification time
-//                   is the time of the snapshot
+//                   never changes; its modification time is the time of the snapshot
 //   marks/ID        empty: snapshot ID was deleted, and the chain keeps its moment
 //   copying/ID      the same while it is being made, and ID~copied: which regions have been copied
 //
@@ -73,8 +72,8 @@ struct OpenOptions {
   // Snapshots are copied even where the file system can clone files.
   bool always_copy = false;
 
-  // How often the exact state of the tracker is saved while there are writes: what a kill
-  // over-reports is what was written to since. Each time costs synchronous log writes, one per
+  // How often the exact state of the tracker is saved while there are writes: a kill over-reports
+  // the regions that were written to since. Each time costs synchronous log writes, one per
   // region that is written to afterwards. 0: only at snapshots and Close().
   unsigned checkpoint_seconds = 600;
 };
@@ -131,31 +130,31 @@ struct VolumeStatus {
 // issued; writes succeed again once the log can be written.
 class TrackedVolume {
  public:
-  // Makes a volume of `capacity` bytes (1 .. kMaxCapacity) in `folder`, which is created if
-  // missing, but not its parents. Durable when it returns. A folder in which an earlier Create()
-  // was interrupted may be used again: what that left is replaced. Errors: ALREADY_EXISTS if there
-  // is a volume, FAILED_PRECONDITION if there are other files,
-  //         UNAVAILABLE if another process is at it, INVALID_ARGUMENT for options, OUT_OF_RANGE if
-  //         the image is larger than the capacity; file errors. The folder may then hold part of a
-  //         volume, which Open() takes for none, and Create() and Remove() replace.
-  static absl::Status Create(const std::string& folder, uint64_t capacity,
+  // Makes a volume of `capacity` bytes (1 .. kMaxCapacity) in `directory`, which is created if
+  // missing, but not its parents. Durable when it returns. A directory in which an earlier Create()
+  // was interrupted may be used again: what that left is replaced.
+  // Errors: ALREADY_EXISTS if there is a volume, FAILED_PRECONDITION if there are other files,
+  //         UNAVAILABLE if another process has it open, INVALID_ARGUMENT for options, OUT_OF_RANGE
+  //         if the image is larger than the capacity; file errors. The directory may then hold part
+  //         of a volume, which Open() takes for none, and Create() and Remove() replace.
+  static absl::Status Create(const std::string& directory, uint64_t capacity,
                              const CreateOptions& options = {});
 
   // Deletes a volume with its snapshots, or what an interrupted Create() or Remove() left, and the
-  // folder. From the beginning of it, Open() takes the folder for no volume.
-  // Errors: UNAVAILABLE if a process has it open, NOT_FOUND without a folder, FAILED_PRECONDITION
-  //         if the folder holds files that are no volume's (nothing is deleted); file errors, after
-  //         which the call can be repeated.
-  static absl::Status Remove(const std::string& folder);
+  // directory. From the beginning of it, Open() takes the directory for no volume.
+  // Errors: UNAVAILABLE if a process has it open, NOT_FOUND without a directory,
+  //         FAILED_PRECONDITION if the directory holds files that are no volume's (nothing is
+  //         deleted); file errors, after which the call can be repeated.
+  static absl::Status Remove(const std::string& directory);
 
   // Opens a volume for changes, and finishes what a killed process had begun: a snapshot whose file
   // is complete is in the chain afterwards, another is continued or dropped. If somebody has
   // changed `data` since Close(), everything counts as changed since the newest snapshot, and an
   // unfinished snapshot is dropped; VolumeStatus::last_error says so. Such a change is not found if
-  // the volume was not closed before. Errors: NOT_FOUND without a volume, UNAVAILABLE if another
-  // process or object has it open,
+  // the volume was not closed before.
+  // Errors: NOT_FOUND without a volume, UNAVAILABLE if another process or object has it open,
   //         DATA_LOSS if a part is damaged or missing; file errors.
-  static absl::StatusOr<std::unique_ptr<TrackedVolume>> Open(const std::string& folder,
+  static absl::StatusOr<std::unique_ptr<TrackedVolume>> Open(const std::string& directory,
                                                              const OpenOptions& options = {});
 
   // Calls Close(). If that fails the error is lost, and deltas over-report.
@@ -244,8 +243,8 @@ class TrackedVolume {
   absl::StatusOr<SnapshotInfo> FindSnapshot(std::string_view id) const;
 
   // The file with a snapshot's data, a raw image of SnapshotInfo::size bytes. Never write to it.
-  // Errors: NOT_FOUND; UNAVAILABLE while it is being copied; ABORTED if the folder was moved since
-  //         Open(), so that its path names something else.
+  // Errors: NOT_FOUND; UNAVAILABLE while it is being copied; ABORTED if the directory was moved
+  //         since Open(), so that its path names something else.
   absl::StatusOr<std::string> SnapshotPath(std::string_view id) const;
 
   // What changed from snapshot or mark `base` to snapshot `target`; capacity() is the target's
@@ -255,7 +254,7 @@ class TrackedVolume {
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Delta(std::string_view base,
                                                       std::string_view target) const;
 
-  // What is allocated in a snapshot: what is no hole of its file. Reads no data.
+  // The allocated parts of a snapshot: its file without the holes. Reads no data.
   // Errors: NOT_FOUND; UNAVAILABLE while it is being copied; those of MakeImageAllocationCursor().
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Allocated(std::string_view id) const;
 
@@ -265,7 +264,8 @@ class TrackedVolume {
   bool WaitForCopies(double seconds) const;
 
   // Flushes, ends background work (a copy continues at the next Open()), saves the exact state, and
-  // lets the folder go. Every later call fails with FAILED_PRECONDITION. Waits for calls that run.
+  // lets the directory go. Every later call fails with FAILED_PRECONDITION. Waits for calls that
+  // run.
   absl::Status Close();
 
  private:

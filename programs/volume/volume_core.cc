@@ -52,25 +52,25 @@ TrackerOptions TrackedVolume::Core::OptionsOfTracker(const VolumeManifest& manif
   return options;
 }
 
-// Folders that a Resize() left when it was interrupted.
+// Directories that a Resize() left when it was interrupted.
 absl::Status TrackedVolume::Core::RemoveOldTrackers() const {
-  absl::StatusOr<std::vector<std::string>> names = folder_->List();
+  absl::StatusOr<std::vector<std::string>> names = directory_->List();
   if (!names.ok()) return names.status();
   for (const std::string& name : *names) {
     if (!name.starts_with(kTrackerPrefix) || name == TrackerName(manifest_.tracker)) continue;
-    if (absl::Status status = folder_->RemoveTree(name); !status.ok()) return status;
+    if (absl::Status status = directory_->RemoveTree(name); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
 absl::Status TrackedVolume::Core::OpenParts() {
-  absl::StatusOr<Folder> folder = Folder::Open(path_);
-  if (!folder.ok()) return folder.status();
-  absl::StatusOr<std::unique_ptr<FolderClaim>> claim = FolderClaim::Take(*folder);
+  absl::StatusOr<Directory> directory = Directory::Open(path_);
+  if (!directory.ok()) return directory.status();
+  absl::StatusOr<std::unique_ptr<DirectoryClaim>> claim = DirectoryClaim::Take(*directory);
   if (!claim.ok()) return claim.status();
   claim_ = *std::move(claim);
-  folder_ = std::make_unique<const Folder>(*folder);
-  absl::StatusOr<VolumeManifest> manifest = ReadVolumeManifest(*folder);
+  directory_ = std::make_unique<const Directory>(*directory);
+  absl::StatusOr<VolumeManifest> manifest = ReadVolumeManifest(*directory);
   if (!manifest.ok()) return manifest.status();
   manifest_ = *std::move(manifest);
   capacity_.store(manifest_.capacity);
@@ -79,42 +79,43 @@ absl::Status TrackedVolume::Core::OpenParts() {
   const auto lost = [](absl::Status status) {
     return absl::IsNotFound(status) ? absl::DataLossError(status.message()) : status;
   };
-  absl::StatusOr<OwnedDescriptor> data = folder->OpenFile(kDataName, O_RDWR | O_NOFOLLOW);
+  absl::StatusOr<OwnedDescriptor> data = directory->OpenFile(kDataName, O_RDWR | O_NOFOLLOW);
   if (!data.ok()) return lost(data.status());
   data_ = *std::move(data);
   if (absl::Status status = CompareWithClosed(); !status.ok()) return status;
   struct stat stat;
-  if (::fstat(data_.number(), &stat) != 0) return FileError(folder->Shown(kDataName), errno);
+  if (::fstat(data_.number(), &stat) != 0) return FileError(directory->Shown(kDataName), errno);
   if (!S_ISREG(stat.st_mode) || static_cast<uint64_t>(stat.st_size) < manifest_.capacity) {
-    return absl::DataLossError(absl::StrCat(folder->Shown(kDataName), ": has ", stat.st_size,
+    return absl::DataLossError(absl::StrCat(directory->Shown(kDataName), ": has ", stat.st_size,
                                             " bytes, the volume ", manifest_.capacity));
   }
   // A Resize() that was interrupted; nothing has been written there.
   if (static_cast<uint64_t>(stat.st_size) > manifest_.capacity &&
       ::ftruncate(data_.number(), static_cast<off_t>(manifest_.capacity)) != 0) {
-    return FileError(folder->Shown(kDataName), errno);
+    return FileError(directory->Shown(kDataName), errno);
   }
   for (auto [name, place] :
        {std::pair(kSnapshotsName, &snapshot_files_), std::pair(kCopyingName, &copying_files_)}) {
-    absl::StatusOr<Folder> opened = folder->OpenFolder(name);
+    absl::StatusOr<Directory> opened = directory->OpenDirectory(name);
     if (!opened.ok()) return lost(opened.status());
-    *place = std::make_unique<const Folder>(*std::move(opened));
+    *place = std::make_unique<const Directory>(*std::move(opened));
   }
   // A volume of an earlier version has none.
-  absl::StatusOr<Folder> marks = folder->MakeFolder(kMarksName, /*sync=*/true);
+  absl::StatusOr<Directory> marks = directory->MakeDirectory(kMarksName, /*sync=*/true);
   if (!marks.ok()) return marks.status();
-  mark_files_ = std::make_unique<const Folder>(*std::move(marks));
+  mark_files_ = std::make_unique<const Directory>(*std::move(marks));
   if (absl::Status status = RemoveOldTrackers(); !status.ok()) return status;
-  const absl::StatusOr<Folder> chain_folder = folder->OpenFolder(kChainName);
-  if (!chain_folder.ok()) return lost(chain_folder.status());
+  const absl::StatusOr<Directory> chain_directory = directory->OpenDirectory(kChainName);
+  if (!chain_directory.ok()) return lost(chain_directory.status());
   absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
-      OpenChainIn(*chain_folder, ChangeChain::Access::kChange);
+      OpenChainIn(*chain_directory, ChangeChain::Access::kChange);
   if (!chain.ok()) return lost(chain.status());
   chain_ = *std::move(chain);
-  const absl::StatusOr<Folder> tracker_folder = folder->OpenFolder(TrackerName(manifest_.tracker));
-  if (!tracker_folder.ok()) return lost(tracker_folder.status());
+  const absl::StatusOr<Directory> tracker_directory =
+      directory->OpenDirectory(TrackerName(manifest_.tracker));
+  if (!tracker_directory.ok()) return lost(tracker_directory.status());
   absl::StatusOr<std::unique_ptr<ChangeTracker>> tracker =
-      TrackerAccess::Recover(OptionsOfTracker(manifest_, {}), *tracker_folder);
+      TrackerAccess::Recover(OptionsOfTracker(manifest_, {}), *tracker_directory);
   if (!tracker.ok()) return lost(tracker.status());
   tracker_ = *std::move(tracker);
   if (!replaced_.ok()) {
@@ -126,23 +127,23 @@ absl::Status TrackedVolume::Core::OpenParts() {
 
 // The tracker knows of this program's writes alone.
 absl::Status TrackedVolume::Core::CompareWithClosed() {
-  const absl::StatusOr<DataStamp> closed = ReadClosed(*folder_);
+  const absl::StatusOr<DataStamp> closed = ReadClosed(*directory_);
   // It was not closed: nothing is known about the data. The tracker still has every write.
   if (absl::IsNotFound(closed.status())) return absl::OkStatus();
   const bool unreadable =
       absl::IsDataLoss(closed.status()) || absl::IsUnimplemented(closed.status());
   if (!closed.ok() && !unreadable) return closed.status();
-  const absl::StatusOr<DataStamp> now = ReadStamp(*folder_, data_.number());
+  const absl::StatusOr<DataStamp> now = ReadStamp(*directory_, data_.number());
   if (!now.ok()) return now.status();
   if (closed.ok() && *closed == *now) return absl::OkStatus();
   replaced_ = absl::AbortedError(absl::StrCat(
-      folder_->Shown(kDataName),
+      directory_->Shown(kDataName),
       ": was changed while the volume was closed, so everything counts as changed since the newest "
       "snapshot"));
   return absl::OkStatus();
 }
 
-// Copies that can't be continued are dropped with everything else that is in their folder.
+// Copies that can't be continued are dropped with everything else that is in their directory.
 absl::Status TrackedVolume::Core::ResumeCopies() {
   // A killed process may have removed a copy without waiting for the disk. It must not come back
   // when a later one has its name.
@@ -151,7 +152,7 @@ absl::Status TrackedVolume::Core::ResumeCopies() {
   if (!names.ok()) return names.status();
   for (const std::string& name : *names) {
     if (name.ends_with(kCopiedSuffix)) continue;
-    // What has not been copied yet is nowhere else.
+    // Regions that have not been copied yet exist nowhere else.
     absl::StatusOr<std::shared_ptr<SnapshotCopy>> copy =
         replaced_.ok() ? SnapshotCopy::Resume(*copying_files_, name, data_.number())
                        : absl::StatusOr<std::shared_ptr<SnapshotCopy>>(replaced_);
@@ -197,8 +198,8 @@ absl::Status TrackedVolume::Core::Open() {
   if (absl::Status status = OpenParts(); !status.ok()) return status;
   if (absl::Status status = ResumeCopies(); !status.ok()) return status;
   // What a change of the data demanded is on disk.
-  if (!folder_->Remove(kClosedName)) return FileError(folder_->Shown(kClosedName), errno);
-  if (absl::Status status = folder_->Sync(); !status.ok()) return status;
+  if (!directory_->Remove(kClosedName)) return FileError(directory_->Shown(kClosedName), errno);
+  if (absl::Status status = directory_->Sync(); !status.ok()) return status;
   if (absl::Status status = FinishEpoch(); !status.ok()) return status;
   absl::StatusOr<std::vector<SnapshotRecord>> complete = ReadSnapshots(*chain_, *snapshot_files_);
   if (!complete.ok()) return complete.status();
@@ -255,7 +256,7 @@ absl::Status TrackedVolume::Core::Close() {
   gate_.Shut();
   absl::Status status = Sync();
   if (absl::Status closed = tracker_->Close(); status.ok()) status = closed;
-  if (status.ok()) status = WriteClosed(*folder_, data_.number());
+  if (status.ok()) status = WriteClosed(*directory_, data_.number());
   open_.store(false);
   const std::unique_lock<std::shared_mutex> lock(chain_mutex_);
   tracker_.reset();

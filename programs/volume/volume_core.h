@@ -23,7 +23,7 @@
 #include "cbt/change_tracker.h"
 #include "programs/volume/snapshot_copy.h"
 #include "programs/volume/tracked_volume.h"
-#include "programs/volume/volume_folder.h"
+#include "programs/volume/volume_directory.h"
 #include "programs/volume/volume_manifest.h"
 #include "programs/volume/write_gate.h"
 
@@ -132,11 +132,11 @@ class TrackedVolume::Core {
   const std::string path_;
   const OpenOptions options_;
   const ProcessMark process_;
-  std::unique_ptr<FolderClaim> claim_;  // until Close()
-  std::unique_ptr<const Folder> folder_;
-  std::unique_ptr<const Folder> snapshot_files_;
-  std::unique_ptr<const Folder> copying_files_;
-  std::unique_ptr<const Folder> mark_files_;
+  std::unique_ptr<DirectoryClaim> claim_;  // until Close()
+  std::unique_ptr<const Directory> directory_;
+  std::unique_ptr<const Directory> snapshot_files_;
+  std::unique_ptr<const Directory> copying_files_;
+  std::unique_ptr<const Directory> mark_files_;
   VolumeManifest manifest_;  // changes under admin_, except for the constant name and granularity
   OwnedDescriptor data_;
   std::atomic<bool> open_{false};

@@ -1,5 +1,5 @@
-// Making and deleting volumes. The manifest comes last and goes first: a folder without one is no
-// volume, whatever else is in it.
+// Making and deleting volumes. The manifest comes last and goes first: a directory without one is
+// no volume, whatever else is in it.
 #include <fcntl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -13,7 +13,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/change_chain.h"
 #include "cbt/change_tracker.h"
 #include "map/chain/chain_access.h"
@@ -21,13 +21,13 @@
 #include "programs/volume/data_stamp.h"
 #include "programs/volume/file_copy.h"
 #include "programs/volume/tracked_volume.h"
-#include "programs/volume/volume_folder.h"
+#include "programs/volume/volume_directory.h"
 #include "programs/volume/volume_manifest.h"
 
 namespace cbt::volume {
 namespace {
 
-constexpr char kLockName[] = "LOCK";  // of FolderClaim
+constexpr char kLockName[] = "LOCK";  // of DirectoryClaim
 
 absl::StatusOr<std::string> RandomName() {
   std::array<char, 16> bytes;
@@ -45,36 +45,36 @@ bool IsOfVolume(std::string_view name) {
          (name.starts_with(".") && name.ends_with(kPartialExtension));
 }
 
-absl::Status CheckOnlyVolume(const Folder& folder) {
-  absl::StatusOr<std::vector<std::string>> names = folder.List();
+absl::Status CheckOnlyVolume(const Directory& directory) {
+  absl::StatusOr<std::vector<std::string>> names = directory.List();
   if (!names.ok()) return names.status();
   for (const std::string& name : *names) {
     if (IsOfVolume(name)) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat(folder.Shown(name), ": is no part of a volume, so the folder stays as it is"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        directory.Shown(name), ": is no part of a volume, so the directory stays as it is"));
   }
   return absl::OkStatus();
 }
 
 // Removes everything but the lock, the manifest first.
-absl::Status Clear(const Folder& folder) {
-  if (!folder.Remove(kManifestName)) return FileError(folder.Shown(kManifestName), errno);
-  if (absl::Status status = folder.Sync(); !status.ok()) return status;
-  absl::StatusOr<std::vector<std::string>> names = folder.List();
+absl::Status Clear(const Directory& directory) {
+  if (!directory.Remove(kManifestName)) return FileError(directory.Shown(kManifestName), errno);
+  if (absl::Status status = directory.Sync(); !status.ok()) return status;
+  absl::StatusOr<std::vector<std::string>> names = directory.List();
   if (!names.ok()) return names.status();
   for (const std::string& name : *names) {
     if (name == kLockName) continue;
-    if (absl::Status status = folder.RemoveTree(name); !status.ok()) return status;
+    if (absl::Status status = directory.RemoveTree(name); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
 
-absl::Status MakeData(const Folder& folder, uint64_t capacity, const std::string& image) {
+absl::Status MakeData(const Directory& directory, uint64_t capacity, const std::string& image) {
   const OwnedDescriptor data(Retry([&] {
-    return ::openat(folder.descriptor(), kDataName, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
+    return ::openat(directory.descriptor(), kDataName, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC,
                     S_IRUSR | S_IWUSR | S_IRGRP);
   }));
-  if (!data.has_value()) return FileError(folder.Shown(kDataName), errno);
+  if (!data.has_value()) return FileError(directory.Shown(kDataName), errno);
   if (!image.empty()) {
     const OwnedDescriptor from(OpenFile(image, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     if (!from.has_value()) return FileError(image, errno);
@@ -89,17 +89,18 @@ absl::Status MakeData(const Folder& folder, uint64_t capacity, const std::string
       error = CopyRange(from.number(), data.number(), {0, static_cast<uint64_t>(size)},
                         CopyTarget::kZeros);
     }
-    if (error != 0) return FileError(folder.Shown(kDataName), error);
+    if (error != 0) return FileError(directory.Shown(kDataName), error);
   }
   if (::ftruncate(data.number(), static_cast<off_t>(capacity)) != 0 ||
       ::fsync(data.number()) != 0) {
-    return FileError(folder.Shown(kDataName), errno);
+    return FileError(directory.Shown(kDataName), errno);
   }
   return absl::OkStatus();
 }
 
-absl::Status MakeTracker(const Folder& folder, const VolumeManifest& manifest) {
-  const absl::StatusOr<Folder> made = folder.MakeFolder(TrackerName(manifest.tracker), false);
+absl::Status MakeTracker(const Directory& directory, const VolumeManifest& manifest) {
+  const absl::StatusOr<Directory> made =
+      directory.MakeDirectory(TrackerName(manifest.tracker), false);
   if (!made.ok()) return made.status();
   TrackerOptions options;
   options.geometry = {.capacity = manifest.capacity, .granularity = manifest.granularity};
@@ -111,29 +112,31 @@ absl::Status MakeTracker(const Folder& folder, const VolumeManifest& manifest) {
   return (*tracker)->Close();
 }
 
-absl::Status Make(const Folder& folder, const VolumeManifest& manifest, const std::string& image) {
-  if (absl::Status status = MakeData(folder, manifest.capacity, image); !status.ok()) {
+absl::Status Make(const Directory& directory, const VolumeManifest& manifest,
+                  const std::string& image) {
+  if (absl::Status status = MakeData(directory, manifest.capacity, image); !status.ok()) {
     return status;
   }
   for (const char* const name : {kSnapshotsName, kCopyingName, kMarksName}) {
-    const absl::StatusOr<Folder> made = folder.MakeFolder(name, /*sync=*/false);
+    const absl::StatusOr<Directory> made = directory.MakeDirectory(name, /*sync=*/false);
     if (!made.ok()) return made.status();
   }
-  if (absl::Status status = MakeTracker(folder, manifest); !status.ok()) return status;
-  const absl::StatusOr<Folder> chain_folder = folder.MakeFolder(kChainName, /*sync=*/false);
-  if (!chain_folder.ok()) return chain_folder.status();
+  if (absl::Status status = MakeTracker(directory, manifest); !status.ok()) return status;
+  const absl::StatusOr<Directory> chain_directory =
+      directory.MakeDirectory(kChainName, /*sync=*/false);
+  if (!chain_directory.ok()) return chain_directory.status();
   // The tracker has checked the names.
   const absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
-      CreateChainIn(*chain_folder, manifest.name, manifest.granularity,
+      CreateChainIn(*chain_directory, manifest.name, manifest.granularity,
                     {.id = kOriginName, .capacity = manifest.capacity});
   if (!chain.ok()) return chain.status();
-  if (absl::Status status = folder.Sync(); !status.ok()) return status;
-  return WriteVolumeManifest(folder, manifest);
+  if (absl::Status status = directory.Sync(); !status.ok()) return status;
+  return WriteVolumeManifest(directory, manifest);
 }
 
 }  // namespace
 
-absl::Status TrackedVolume::Create(const std::string& folder, uint64_t capacity,
+absl::Status TrackedVolume::Create(const std::string& directory, uint64_t capacity,
                                    const CreateOptions& options) {
   if (capacity == 0 || capacity > kMaxCapacity) {
     return absl::InvalidArgumentError(
@@ -154,35 +157,35 @@ absl::Status TrackedVolume::Create(const std::string& folder, uint64_t capacity,
     if (!name.ok()) return name.status();
     manifest.name = *std::move(name);
   }
-  if (absl::Status status = MakeFolder(folder, /*sync=*/true); !status.ok()) return status;
-  const absl::StatusOr<Folder> opened = Folder::Open(folder);
+  if (absl::Status status = MakeDirectory(directory, /*sync=*/true); !status.ok()) return status;
+  const absl::StatusOr<Directory> opened = Directory::Open(directory);
   if (!opened.ok()) return opened.status();
-  const absl::StatusOr<std::unique_ptr<FolderClaim>> claim = FolderClaim::Take(*opened);
+  const absl::StatusOr<std::unique_ptr<DirectoryClaim>> claim = DirectoryClaim::Take(*opened);
   if (!claim.ok()) return claim.status();
   const absl::StatusOr<bool> made = opened->Has(kManifestName);
   if (!made.ok()) return made.status();
-  if (*made) return absl::AlreadyExistsError(absl::StrCat(folder, ": there is a volume"));
+  if (*made) return absl::AlreadyExistsError(absl::StrCat(directory, ": there is a volume"));
   if (absl::Status status = CheckOnlyVolume(*opened); !status.ok()) return status;
   if (absl::Status status = Clear(*opened); !status.ok()) return status;
   absl::Status status = Make(*opened, manifest, options.image);
-  // What was made takes space, which may be what is missing.
+  // The part that was made takes space, and the failure may be a lack of it.
   if (!status.ok()) Clear(*opened).IgnoreError();
   return status;
 }
 
-absl::Status TrackedVolume::Remove(const std::string& folder) {
+absl::Status TrackedVolume::Remove(const std::string& directory) {
   {
-    const absl::StatusOr<Folder> opened = Folder::Open(folder);
+    const absl::StatusOr<Directory> opened = Directory::Open(directory);
     if (!opened.ok()) return opened.status();
-    const absl::StatusOr<std::unique_ptr<FolderClaim>> claim = FolderClaim::Take(*opened);
+    const absl::StatusOr<std::unique_ptr<DirectoryClaim>> claim = DirectoryClaim::Take(*opened);
     if (!claim.ok()) return claim.status();
     if (absl::Status status = CheckOnlyVolume(*opened); !status.ok()) return status;
     if (absl::Status status = Clear(*opened); !status.ok()) return status;
     if (!opened->Remove(kLockName)) return FileError(opened->Shown(kLockName), errno);
   }
   std::error_code error;
-  std::filesystem::remove(folder, error);
-  return error ? FileError(folder, error.value()) : absl::OkStatus();
+  std::filesystem::remove(directory, error);
+  return error ? FileError(directory, error.value()) : absl::OkStatus();
 }
 
 }  // namespace cbt::volume

@@ -59,10 +59,10 @@ absl::Status TrackedVolume::Core::Read(uint64_t offset, std::span<uint8_t> out) 
     const ssize_t got = Retry([&] {
       return ::pread(data_.number(), out.data(), out.size(), static_cast<off_t>(offset));
     });
-    if (got < 0) return FileError(folder_->Shown(kDataName), errno);
+    if (got < 0) return FileError(directory_->Shown(kDataName), errno);
     if (got == 0) {
       return absl::DataLossError(
-          absl::StrCat(folder_->Shown(kDataName), ": is shorter than the volume's capacity"));
+          absl::StrCat(directory_->Shown(kDataName), ": is shorter than the volume's capacity"));
     }
     out = out.subspan(static_cast<size_t>(got));
     offset += static_cast<uint64_t>(got);
@@ -94,13 +94,13 @@ absl::Status TrackedVolume::Core::Changing(Extent extent, Change change, ZeroCos
   if (preserved) error = change();
   write->End();
   if (!preserved) AskForRepair(FileError(copying_files_->shown(), error));
-  return error == 0 ? absl::OkStatus() : FileError(folder_->Shown(kDataName), error);
+  return error == 0 ? absl::OkStatus() : FileError(directory_->Shown(kDataName), error);
 }
 
 absl::Status TrackedVolume::Core::CheckNotLost() const {
   const int error = lost_.load();
   if (error == 0) return absl::OkStatus();
-  return FileError(absl::StrCat(folder_->Shown(kDataName),
+  return FileError(absl::StrCat(directory_->Shown(kDataName),
                                 ": an earlier flush failed, so writes may be lost; reopen"),
                    error);
 }
@@ -163,7 +163,7 @@ absl::StatusOr<std::vector<VolumeExtent>> TrackedVolume::Core::Extents(Extent ex
   while (extent.length > 0 && parts.size() < most) {
     DataRun run;
     if (const int error = FindRun(data_.number(), extent, run); error != 0) {
-      return FileError(folder_->Shown(kDataName), error);
+      return FileError(directory_->Shown(kDataName), error);
     }
     parts.push_back({{extent.offset, run.end - extent.offset}, run.hole});
     extent = {run.end, extent.end() - run.end};

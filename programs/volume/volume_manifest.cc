@@ -16,15 +16,15 @@ constexpr ManifestKind kVolumeKind = {.magic = {0x89, 'C', 'B', 'V', '\r', '\n',
                                       .major = 1,
                                       .minor = 0,
                                       .owner = "volume"};
-constexpr uint64_t kMostBytes = uint64_t{1} << 16;
+constexpr uint64_t kMaxBytes = uint64_t{1} << 16;
 
 }  // namespace
 
-absl::StatusOr<VolumeManifest> ReadVolumeManifest(const Folder& folder) {
-  absl::StatusOr<std::vector<uint8_t>> bytes = folder.Read(kManifestName, kMostBytes);
+absl::StatusOr<VolumeManifest> ReadVolumeManifest(const Directory& directory) {
+  absl::StatusOr<std::vector<uint8_t>> bytes = directory.Read(kManifestName, kMaxBytes);
   if (!bytes.ok()) return bytes.status();
   absl::StatusOr<ManifestReader> reader =
-      ManifestReader::Open(*bytes, kVolumeKind, folder.Shown(kManifestName));
+      ManifestReader::Open(*bytes, kVolumeKind, directory.Shown(kManifestName));
   // The name is ours: whatever else is in the file, it was a manifest.
   if (absl::IsInvalidArgument(reader.status())) {
     return absl::DataLossError(reader.status().message());
@@ -44,7 +44,7 @@ absl::StatusOr<VolumeManifest> ReadVolumeManifest(const Folder& folder) {
   return manifest;
 }
 
-absl::Status WriteVolumeManifest(const Folder& folder, const VolumeManifest& manifest) {
+absl::Status WriteVolumeManifest(const Directory& directory, const VolumeManifest& manifest) {
   ManifestWriter writer(kVolumeKind);
   writer.Number(manifest.capacity);
   writer.Number(manifest.granularity);
@@ -53,7 +53,7 @@ absl::Status WriteVolumeManifest(const Folder& folder, const VolumeManifest& man
   writer.Text(manifest.name);
   const std::vector<uint8_t> bytes = std::move(writer).Finish();
   const std::array<std::span<const uint8_t>, 1> parts = {bytes};
-  return folder.Write(kManifestName, parts, /*sync=*/true);
+  return directory.Write(kManifestName, parts, /*sync=*/true);
 }
 
 }  // namespace cbt::volume

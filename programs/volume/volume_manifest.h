@@ -1,4 +1,4 @@
-// MANIFEST of a volume's folder: docs/reference/format.md.
+// MANIFEST of a volume's directory: docs/reference/format.md.
 #ifndef CBT_PROGRAMS_VOLUME_VOLUME_MANIFEST_H_
 #define CBT_PROGRAMS_VOLUME_VOLUME_MANIFEST_H_
 
@@ -18,14 +18,14 @@ struct VolumeManifest {
   uint64_t capacity = 0;      // bytes
   uint64_t granularity = 0;   // bytes
   uint64_t region_bytes = 0;  // of the tracker
-  uint64_t tracker = 0;       // the number of the tracker's folder; never reused
+  uint64_t tracker = 0;       // the number of the tracker's directory; never reused
 };
 
 // Errors: NOT_FOUND without a volume, DATA_LOSS, UNIMPLEMENTED for a newer version, file errors.
-absl::StatusOr<VolumeManifest> ReadVolumeManifest(const Folder& folder);
+absl::StatusOr<VolumeManifest> ReadVolumeManifest(const Directory& directory);
 
 // Replaces it as a whole. Durable when it returns; after an error it may be old or new.
-absl::Status WriteVolumeManifest(const Folder& folder, const VolumeManifest& manifest);
+absl::Status WriteVolumeManifest(const Directory& directory, const VolumeManifest& manifest);
 
 }  // namespace cbt::volume
 

@@ -32,9 +32,9 @@ absl::Status TrackedVolume::Core::SwitchTracker(const VolumeManifest& next,
   if (!changes.ok()) return changes.status();
   if (absl::Status status = MarkAll(*changes, *tracker); !status.ok()) return status;
   if (absl::Status status = tracker->Checkpoint(); !status.ok()) return status;
-  if (absl::Status status = WriteVolumeManifest((*folder_), next); !status.ok()) {
+  if (absl::Status status = WriteVolumeManifest((*directory_), next); !status.ok()) {
     // Either manifest may be on disk, and no write may be in one tracker only.
-    if (!WriteVolumeManifest((*folder_), manifest_).ok()) open_.store(false);
+    if (!WriteVolumeManifest((*directory_), manifest_).ok()) open_.store(false);
     return status;
   }
   manifest_ = next;
@@ -47,8 +47,8 @@ absl::Status TrackedVolume::Core::SwitchTracker(const VolumeManifest& next,
 absl::StatusOr<std::unique_ptr<ChangeTracker>> TrackedVolume::Core::MakeNextTracker(
     const VolumeManifest& next) {
   const std::string name = TrackerName(next.tracker);
-  if (absl::Status status = folder_->RemoveTree(name); !status.ok()) return status;
-  const absl::StatusOr<Folder> made = folder_->MakeFolder(name, /*sync=*/true);
+  if (absl::Status status = directory_->RemoveTree(name); !status.ok()) return status;
+  const absl::StatusOr<Directory> made = directory_->MakeDirectory(name, /*sync=*/true);
   if (!made.ok()) return made.status();
   return TrackerAccess::Create(OptionsOfTracker(next, tracker_->epochs().front().base), *made);
 }
@@ -72,7 +72,7 @@ absl::Status TrackedVolume::Core::Resize(uint64_t capacity) {
   absl::StatusOr<std::unique_ptr<ChangeTracker>> tracker = MakeNextTracker(next);
   absl::Status status = tracker.status();
   if (status.ok() && ::ftruncate(data_.number(), static_cast<off_t>(capacity)) != 0) {
-    status = FileError(folder_->Shown(kDataName), errno);
+    status = FileError(directory_->Shown(kDataName), errno);
   }
   if (status.ok()) status = Sync();
   if (status.ok()) {
@@ -80,14 +80,14 @@ absl::Status TrackedVolume::Core::Resize(uint64_t capacity) {
     status = SwitchTracker(next, *std::move(tracker));
   }
   if (status.ok()) {
-    folder_->RemoveTree(old_name).IgnoreError();  // the next Open() removes it
+    directory_->RemoveTree(old_name).IgnoreError();  // the next Open() removes it
     return status;
   }
   // If it is not known which tracker counts, both stay.
   if (!open_.load()) return status;
-  folder_->RemoveTree(next_name).IgnoreError();
+  directory_->RemoveTree(next_name).IgnoreError();
   if (::ftruncate(data_.number(), static_cast<off_t>(before)) != 0) {
-    NoteError(FileError(folder_->Shown(kDataName), errno));
+    NoteError(FileError(directory_->Shown(kDataName), errno));
   }
   return status;
 }

@@ -29,22 +29,22 @@ constexpr ManifestKind kRevertKind = {.magic = {0x89, 'C', 'B', 'W', '\r', '\n',
                                       .major = 1,
                                       .minor = 0,
                                       .owner = "revert"};
-constexpr uint64_t kMostRevertBytes = 4096;
+constexpr uint64_t kMaxRevertBytes = 4096;
 
-absl::Status WriteRevert(const Folder& folder, const std::string& name) {
+absl::Status WriteRevert(const Directory& directory, const std::string& name) {
   ManifestWriter writer(kRevertKind);
   writer.Text(name);
   const std::vector<uint8_t> bytes = std::move(writer).Finish();
   const std::array<std::span<const uint8_t>, 1> parts = {bytes};
-  return folder.Write(kRevertName, parts, /*sync=*/true);
+  return directory.Write(kRevertName, parts, /*sync=*/true);
 }
 
 // The name of the snapshot. NOT_FOUND if no revert was interrupted.
-absl::StatusOr<std::string> ReadRevert(const Folder& folder) {
-  const absl::StatusOr<std::vector<uint8_t>> bytes = folder.Read(kRevertName, kMostRevertBytes);
+absl::StatusOr<std::string> ReadRevert(const Directory& directory) {
+  const absl::StatusOr<std::vector<uint8_t>> bytes = directory.Read(kRevertName, kMaxRevertBytes);
   if (!bytes.ok()) return bytes.status();
   absl::StatusOr<ManifestReader> reader =
-      ManifestReader::Open(*bytes, kRevertKind, folder.Shown(kRevertName));
+      ManifestReader::Open(*bytes, kRevertKind, directory.Shown(kRevertName));
   if (absl::IsInvalidArgument(reader.status())) {
     return absl::DataLossError(reader.status().message());
   }
@@ -55,9 +55,9 @@ absl::StatusOr<std::string> ReadRevert(const Folder& folder) {
   return name;
 }
 
-absl::Status RemoveRevert(const Folder& folder) {
-  if (!folder.Remove(kRevertName)) return FileError(folder.Shown(kRevertName), errno);
-  return folder.Sync();
+absl::Status RemoveRevert(const Directory& directory) {
+  if (!directory.Remove(kRevertName)) return FileError(directory.Shown(kRevertName), errno);
+  return directory.Sync();
 }
 
 }  // namespace
@@ -119,26 +119,27 @@ absl::Status TrackedVolume::Core::FinishRevert(int snapshot, uint64_t size) {
         if (error == 0) error = copy->Preserve(batch[i]);
       }
       if (error == 0) error = RestoreRange(snapshot, size, data_.number(), batch[i]);
-      if (error != 0) return FileError(folder_->Shown(kDataName), error);
+      if (error != 0) return FileError(directory_->Shown(kDataName), error);
     }
     return absl::OkStatus();
   });
   if (status.ok()) status = Sync();
-  if (status.ok()) status = RemoveRevert(*folder_);
+  if (status.ok()) status = RemoveRevert(*directory_);
   return status;
 }
 
 // Called by Open(), before anybody else sees the volume.
 absl::Status TrackedVolume::Core::ResumeRevert() {
-  const absl::StatusOr<std::string> name = ReadRevert(*folder_);
+  const absl::StatusOr<std::string> name = ReadRevert(*directory_);
   if (absl::IsNotFound(name.status())) return absl::OkStatus();
   if (!name.ok()) return name.status();
   const auto record = std::find_if(records_.begin(), records_.end(), [&](const auto& each) {
     return each.info.ready && each.name == *name;
   });
   if (record == records_.end()) {
-    return absl::DataLossError(absl::StrCat(folder_->Shown(kDataName), ": is half way back to \"",
-                                            *name, "\", a snapshot that is gone"));
+    return absl::DataLossError(absl::StrCat(directory_->Shown(kDataName),
+                                            ": is half way back to \"", *name,
+                                            "\", a snapshot that is gone"));
   }
   const absl::StatusOr<OwnedDescriptor> snapshot = OpenSnapshot(*name, record->info.size);
   if (!snapshot.ok()) return snapshot.status();
@@ -158,9 +159,9 @@ absl::Status TrackedVolume::Core::RevertUnused(const std::string& id) {
   if (absl::Status status = Sync(); !status.ok()) return status;
   if (absl::Status status = MarkSince(name); !status.ok()) return status;
   open_.store(false);
-  absl::Status status = WriteRevert(*folder_, name);
+  absl::Status status = WriteRevert(*directory_, name);
   // REVERT may be there or not.
-  const bool begun = status.ok() || !RemoveRevert(*folder_).ok();
+  const bool begun = status.ok() || !RemoveRevert(*directory_).ok();
   if (status.ok()) status = FinishRevert(snapshot->number(), size);
   if (status.ok() || !begun) open_.store(true);
   return status;

@@ -250,7 +250,7 @@ absl::StatusOr<SnapshotInfo> TrackedVolume::Core::TakeSnapshot(const std::string
   if (absl::Status status = FinishEpoch(); !status.ok()) return status;
   if (const SnapshotRecord* const record = FindRecord(id); record != nullptr) return record->info;
 
-  // What is dirty is written now, so that little is left for later.
+  // Dirty pages are written now, so that few are left for later.
   if (absl::Status status = Sync(); !status.ok()) return status;
   const std::string name = NameFor(*chain_, id);
   if (absl::Status status = tracker_->OpenEpoch(name); !status.ok()) {

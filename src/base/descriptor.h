@@ -1,4 +1,4 @@
-// File descriptors and folders that are closed at the end of the scope, also on exceptions.
+// File descriptors and directories that are closed at the end of the scope, also on exceptions.
 #ifndef CBT_BASE_DESCRIPTOR_H_
 #define CBT_BASE_DESCRIPTOR_H_
 
@@ -47,10 +47,10 @@ class OwnedDescriptor {
   int number_ = -1;
 };
 
-struct CloseFolder {
-  void operator()(DIR* folder) const noexcept { ::closedir(folder); }
+struct CloseDirectory {
+  void operator()(DIR* directory) const noexcept { ::closedir(directory); }
 };
-using OwnedFolder = std::unique_ptr<DIR, CloseFolder>;
+using OwnedDirectory = std::unique_ptr<DIR, CloseDirectory>;
 
 }  // namespace cbt
 

@@ -12,15 +12,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 
 namespace cbt {
 namespace {
 
 constexpr char kLockName[] = "LOCK";
 
-// The errors of file systems that can't lock folders: NFS requires a file that is open for writing.
-bool LocksNoFolders(int error) noexcept {
+// The errors of file systems that can't lock directories: NFS requires a file that is open for
+// writing.
+bool LocksNoDirectories(int error) noexcept {
   return error == EBADF || error == EINVAL || error == ENOLCK || error == ENOSYS ||
          error == EOPNOTSUPP;
 }
@@ -32,32 +33,32 @@ int LockNow(int descriptor) noexcept {
 
 }  // namespace
 
-absl::StatusOr<Folder> Folder::Open(const std::string& path, std::string_view shown) {
+absl::StatusOr<Directory> Directory::Open(const std::string& path, std::string_view shown) {
   if (shown.empty()) shown = path;
   OwnedDescriptor descriptor(cbt::OpenFile(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!descriptor.has_value() && errno == EACCES) {
     descriptor = OwnedDescriptor(cbt::OpenFile(path, O_PATH | O_DIRECTORY | O_CLOEXEC));
   }
   if (!descriptor.has_value()) return FileError(shown, errno);
-  return Folder(std::move(descriptor), std::string(shown));
+  return Directory(std::move(descriptor), std::string(shown));
 }
 
-std::string Folder::Shown(std::string_view file) const {
+std::string Directory::Shown(std::string_view file) const {
   return absl::StrCat(shown_, "/", AbslView(file));
 }
 
-absl::StatusOr<bool> Folder::Has(const std::string& file) const {
+absl::StatusOr<bool> Directory::Has(const std::string& file) const {
   if (::faccessat(descriptor(), file.c_str(), F_OK, 0) == 0) return true;
   // A file that can't be checked may exist.
   if (errno == ENOENT) return false;
   return FileError(Shown(file), errno);
 }
 
-absl::StatusOr<std::vector<std::string>> Folder::List() const {
+absl::StatusOr<std::vector<std::string>> Directory::List() const {
   // Opened again, for a separate position.
   absl::StatusOr<OwnedDescriptor> again = OpenFile(".", O_RDONLY | O_DIRECTORY);
   if (!again.ok()) return again.status();
-  const OwnedFolder stream(::fdopendir(again->number()));
+  const OwnedDirectory stream(::fdopendir(again->number()));
   if (stream == nullptr) return FileError(shown_, errno);
   static_cast<void>(again->Release());
   std::vector<std::string> names;
@@ -73,14 +74,14 @@ absl::StatusOr<std::vector<std::string>> Folder::List() const {
   return names;
 }
 
-absl::StatusOr<OwnedDescriptor> Folder::OpenFile(const std::string& file, int flags) const {
+absl::StatusOr<OwnedDescriptor> Directory::OpenFile(const std::string& file, int flags) const {
   OwnedDescriptor opened(
       Retry([&] { return ::openat(descriptor(), file.c_str(), flags | O_CLOEXEC); }));
   if (!opened.has_value()) return FileError(Shown(file), errno);
   return opened;
 }
 
-absl::StatusOr<std::vector<uint8_t>> Folder::Read(const std::string& file, uint64_t most) const {
+absl::StatusOr<std::vector<uint8_t>> Directory::Read(const std::string& file, uint64_t most) const {
   // O_NONBLOCK: don't wait for a writer if it is a pipe.
   absl::StatusOr<OwnedDescriptor> opened = OpenFile(file, O_RDONLY | O_NONBLOCK);
   if (!opened.ok()) return opened.status();
@@ -107,44 +108,44 @@ absl::StatusOr<std::vector<uint8_t>> Folder::Read(const std::string& file, uint6
   return bytes;
 }
 
-absl::StatusOr<std::shared_ptr<const MappedFile>> Folder::Map(const std::string& file,
-                                                              MappedFile::Watched watched) const {
+absl::StatusOr<std::shared_ptr<const MappedFile>> Directory::Map(
+    const std::string& file, MappedFile::Watched watched) const {
   absl::StatusOr<OwnedDescriptor> opened = OpenFile(file, O_RDONLY | O_NONBLOCK);
   if (!opened.ok()) return opened.status();
   return MappedFile::FromDescriptor(*std::move(opened), Shown(file), watched);
 }
 
-absl::Status Folder::Write(const std::string& file, std::span<const std::span<const uint8_t>> parts,
-                           bool sync) const {
+absl::Status Directory::Write(const std::string& file,
+                              std::span<const std::span<const uint8_t>> parts, bool sync) const {
   return WriteFileAtomicallyAt(descriptor(), file, Shown(file), parts, sync);
 }
 
-absl::StatusOr<Folder> Folder::OpenFolder(const std::string& name) const {
+absl::StatusOr<Directory> Directory::OpenDirectory(const std::string& name) const {
   absl::StatusOr<OwnedDescriptor> opened = OpenFile(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
   if (!opened.ok()) return opened.status();
-  return Folder(*std::move(opened), Shown(name));
+  return Directory(*std::move(opened), Shown(name));
 }
 
-absl::StatusOr<Folder> Folder::MakeFolder(const std::string& name, bool sync) const {
+absl::StatusOr<Directory> Directory::MakeDirectory(const std::string& name, bool sync) const {
   if (::mkdirat(descriptor(), name.c_str(), S_IRWXU | S_IRWXG | S_IRWXO) != 0 && errno != EEXIST) {
     return FileError(Shown(name), errno);
   }
   if (sync) {
     if (absl::Status status = Sync(); !status.ok()) return status;
   }
-  return OpenFolder(name);
+  return OpenDirectory(name);
 }
 
-absl::Status Folder::RemoveTree(const std::string& name) const {
+absl::Status Directory::RemoveTree(const std::string& name) const {
   if (::unlinkat(descriptor(), name.c_str(), 0) == 0 || errno == ENOENT) return absl::OkStatus();
-  // Linux says EISDIR for a folder, POSIX EPERM.
+  // Linux says EISDIR for a directory, POSIX EPERM.
   if (errno != EISDIR && errno != EPERM) return FileError(Shown(name), errno);
-  const absl::StatusOr<Folder> folder = OpenFolder(name);
-  if (!folder.ok()) return folder.status();
-  const absl::StatusOr<std::vector<std::string>> names = folder->List();
+  const absl::StatusOr<Directory> directory = OpenDirectory(name);
+  if (!directory.ok()) return directory.status();
+  const absl::StatusOr<std::vector<std::string>> names = directory->List();
   if (!names.ok()) return names.status();
   for (const std::string& each : *names) {
-    if (absl::Status status = folder->RemoveTree(each); !status.ok()) return status;
+    if (absl::Status status = directory->RemoveTree(each); !status.ok()) return status;
   }
   if (::unlinkat(descriptor(), name.c_str(), AT_REMOVEDIR) == 0 || errno == ENOENT) {
     return absl::OkStatus();
@@ -152,11 +153,11 @@ absl::Status Folder::RemoveTree(const std::string& name) const {
   return FileError(Shown(name), errno);
 }
 
-std::string Folder::PathOf(std::string_view file) const {
+std::string Directory::PathOf(std::string_view file) const {
   return absl::StrCat("/proc/self/fd/", descriptor(), "/", AbslView(file));
 }
 
-absl::StatusOr<bool> Folder::IsNamed(const std::string& file, int opened) const {
+absl::StatusOr<bool> Directory::IsNamed(const std::string& file, int opened) const {
   struct stat by_name;
   struct stat by_descriptor;
   if (::fstat(opened, &by_descriptor) != 0) return FileError(Shown(file), errno);
@@ -167,15 +168,15 @@ absl::StatusOr<bool> Folder::IsNamed(const std::string& file, int opened) const 
   return by_name.st_dev == by_descriptor.st_dev && by_name.st_ino == by_descriptor.st_ino;
 }
 
-bool Folder::Remove(const char* file) const noexcept {
+bool Directory::Remove(const char* file) const noexcept {
   return ::unlinkat(descriptor(), file, 0) == 0 || errno == ENOENT;
 }
 
-absl::Status Folder::Sync() const { return SyncFolder(descriptor(), shown_); }
+absl::Status Directory::Sync() const { return SyncDirectory(descriptor(), shown_); }
 
 // A lock belongs to the open file description, which a forked child shares. The child closes its
 // descriptors at once: otherwise the lock would outlive the parent, and the child could not claim
-// the folder later.
+// the directory later.
 class ClaimRegistry {
  public:
   static ClaimRegistry& The() {
@@ -183,14 +184,14 @@ class ClaimRegistry {
     return *registry;
   }
 
-  void Add(FolderClaim& claim) {
+  void Add(DirectoryClaim& claim) {
     const std::lock_guard<std::mutex> lock(mutex_);
     claim.next_ = first_;
     if (first_ != nullptr) first_->previous_ = &claim;
     first_ = &claim;
   }
 
-  void Remove(FolderClaim& claim) {
+  void Remove(DirectoryClaim& claim) {
     const std::lock_guard<std::mutex> lock(mutex_);
     (claim.previous_ != nullptr ? claim.previous_->next_ : first_) = claim.next_;
     if (claim.next_ != nullptr) claim.next_->previous_ = claim.previous_;
@@ -201,7 +202,7 @@ class ClaimRegistry {
     ::pthread_atfork([] { The().mutex_.lock(); }, [] { The().mutex_.unlock(); },
                      [] {
                        ClaimRegistry& registry = The();
-                       for (FolderClaim* claim = registry.first_; claim != nullptr;
+                       for (DirectoryClaim* claim = registry.first_; claim != nullptr;
                             claim = claim->next_) {
                          claim->lock_.Close();
                        }
@@ -211,53 +212,53 @@ class ClaimRegistry {
   }
 
   std::mutex mutex_;
-  FolderClaim* first_ = nullptr;
+  DirectoryClaim* first_ = nullptr;
 };
 
-FolderClaim::FolderClaim(Folder folder, OwnedDescriptor lock)
-    : folder_(std::move(folder)), lock_(std::move(lock)) {
+DirectoryClaim::DirectoryClaim(Directory directory, OwnedDescriptor lock)
+    : directory_(std::move(directory)), lock_(std::move(lock)) {
   ClaimRegistry::The().Add(*this);
 }
 
-FolderClaim::~FolderClaim() {
+DirectoryClaim::~DirectoryClaim() {
   if (IsOurs()) ClaimRegistry::The().Remove(*this);
 }
 
-absl::StatusOr<std::unique_ptr<FolderClaim>> FolderClaim::Take(const Folder& folder) {
-  // Separate from the folder's own descriptor, which a forked child may keep using to read.
-  absl::StatusOr<OwnedDescriptor> lock = folder.OpenFile(".", O_RDONLY | O_DIRECTORY);
+absl::StatusOr<std::unique_ptr<DirectoryClaim>> DirectoryClaim::Take(const Directory& directory) {
+  // Separate from the directory's own descriptor, which a forked child may keep using to read.
+  absl::StatusOr<OwnedDescriptor> lock = directory.OpenFile(".", O_RDONLY | O_DIRECTORY);
   if (!lock.ok()) return lock.status();
   // Register before locking: a fork() in between must find the descriptor.
-  std::unique_ptr<FolderClaim> claim(new FolderClaim(folder, *std::move(lock)));
+  std::unique_ptr<DirectoryClaim> claim(new DirectoryClaim(directory, *std::move(lock)));
   if (absl::Status status = claim->Lock(); !status.ok()) return status;
   return claim;
 }
 
-absl::Status FolderClaim::Lock() {
+absl::Status DirectoryClaim::Lock() {
   int error = LockNow(lock_.number());
-  if (LocksNoFolders(error)) {
+  if (LocksNoDirectories(error)) {
     by_file_ = true;
     lock_ = OwnedDescriptor(Retry([&] {
-      return ::openat(folder_.descriptor(), kLockName, O_RDWR | O_CREAT | O_CLOEXEC,
+      return ::openat(directory_.descriptor(), kLockName, O_RDWR | O_CREAT | O_CLOEXEC,
                       S_IRUSR | S_IWUSR);
     }));
     error = lock_.has_value() ? LockNow(lock_.number()) : errno;
   }
   if (error == 0) return absl::OkStatus();
-  if (error != EWOULDBLOCK) return FileError(folder_.shown(), error);
+  if (error != EWOULDBLOCK) return FileError(directory_.shown(), error);
   return absl::UnavailableError(
-      absl::StrCat(folder_.shown(), ": another process or object has it open for changes"));
+      absl::StrCat(directory_.shown(), ": another process or object has it open for changes"));
 }
 
-absl::Status FolderClaim::Check() const {
-  if (!IsOurs()) return CopiedByFork(folder_.shown());
+absl::Status DirectoryClaim::Check() const {
+  if (!IsOurs()) return CopiedByFork(directory_.shown());
   if (!by_file_) return absl::OkStatus();
-  const absl::StatusOr<bool> same = folder_.IsNamed(kLockName, lock_.number());
+  const absl::StatusOr<bool> same = directory_.IsNamed(kLockName, lock_.number());
   if (!same.ok()) return same.status();
   if (*same) return absl::OkStatus();
-  return absl::AbortedError(
-      absl::StrCat(folder_.Shown(kLockName),
-                   ": was removed or replaced, so another process may use the folder; reopen it"));
+  return absl::AbortedError(absl::StrCat(
+      directory_.Shown(kLockName),
+      ": was removed or replaced, so another process may use the directory; reopen it"));
 }
 
 absl::Status CopiedByFork(std::string_view what) {

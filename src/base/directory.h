@@ -1,4 +1,4 @@
-// A folder identified by its descriptor, and the claim of one process to it.
+// A directory identified by its descriptor, and the claim of one process to it.
 #ifndef CBT_BASE_DIRECTORY_H_
 #define CBT_BASE_DIRECTORY_H_
 
@@ -18,17 +18,17 @@
 
 namespace cbt {
 
-// The folder that a path named when it was opened; copies share the descriptor. Later changes of
+// The directory that a path named when it was opened; copies share the descriptor. Later changes of
 // the path or of the working directory have no effect. All functions take names of files in the
-// folder and return the errors of FileError(); const refers to the descriptor, not to the folder's
-// contents.
-class Folder {
+// directory and return the errors of FileError(); const refers to the descriptor, not to the
+// directory's contents.
+class Directory {
  public:
-  // `shown` is used in messages; the path if empty. A folder without read permission can be opened,
-  // but not synced.
-  static absl::StatusOr<Folder> Open(const std::string& path, std::string_view shown = {});
+  // `shown` is used in messages; the path if empty. A directory without read permission can be
+  // opened, but not synced.
+  static absl::StatusOr<Directory> Open(const std::string& path, std::string_view shown = {});
 
-  // The names of the folder and of a file in it, for messages.
+  // The names of the directory and of a file in it, for messages.
   const std::string& shown() const noexcept { return shown_; }
   std::string Shown(std::string_view file) const;
 
@@ -47,24 +47,24 @@ class Folder {
   // As WriteFileAtomically().
   absl::Status Write(const std::string& file, std::span<const std::span<const uint8_t>> parts,
                      bool sync) const;
-  // The folder called `name` in this one, which is no symbolic link.
-  absl::StatusOr<Folder> OpenFolder(const std::string& name) const;
-  // Creates it if it is missing. `sync`: as MakeFolder() of base/file_io.h.
-  absl::StatusOr<Folder> MakeFolder(const std::string& name, bool sync) const;
-  // Removes a file, or a folder with everything in it; OK without one. After an error a part may be
-  // gone.
+  // The directory called `name` in this one, which is no symbolic link.
+  absl::StatusOr<Directory> OpenDirectory(const std::string& name) const;
+  // Creates it if it is missing. `sync`: as MakeDirectory() of base/file_io.h.
+  absl::StatusOr<Directory> MakeDirectory(const std::string& name, bool sync) const;
+  // Removes a file, or a directory with everything in it; OK without one. After an error a part may
+  // be gone.
   absl::Status RemoveTree(const std::string& name) const;
-  // A path that names `file` while this object exists, wherever the folder is.
+  // A path that names `file` while this object exists, wherever the directory is.
   std::string PathOf(std::string_view file) const;
   // True if `file` names the file that is open as descriptor `opened`.
   absl::StatusOr<bool> IsNamed(const std::string& file, int opened) const;
   // False if the file still exists.
   bool Remove(const char* file) const noexcept;
-  // Syncs the names in the folder to disk.
+  // Syncs the names in the directory to disk.
   absl::Status Sync() const;
 
  private:
-  Folder(OwnedDescriptor descriptor, std::string shown)
+  Directory(OwnedDescriptor descriptor, std::string shown)
       : descriptor_(std::make_shared<const OwnedDescriptor>(std::move(descriptor))),
         shown_(std::move(shown)) {}
 
@@ -72,40 +72,40 @@ class Folder {
   std::string shown_;
 };
 
-// The exclusive claim of a process to a folder, from Take() to the destructor. It is a lock on the
-// folder itself, which can't be removed, or, if the file system can't lock folders (NFS), on the
-// file LOCK in it, which must not be removed. A forked child does not share the claim: it holds no
-// lock, and Check() fails there.
-class FolderClaim {
+// The exclusive claim of a process to a directory, from Take() to the destructor. It is a lock on
+// the directory itself, which can't be removed, or, if the file system can't lock directories
+// (NFS), on the file LOCK in it, which must not be removed. A forked child does not share the
+// claim: it holds no lock, and Check() fails there.
+class DirectoryClaim {
  public:
-  // Errors: UNAVAILABLE if another process, or another object in this one, has the folder; file
+  // Errors: UNAVAILABLE if another process, or another object in this one, has the directory; file
   //         errors.
-  static absl::StatusOr<std::unique_ptr<FolderClaim>> Take(const Folder& folder);
-  ~FolderClaim();
-  FolderClaim(const FolderClaim&) = delete;
-  FolderClaim& operator=(const FolderClaim&) = delete;
+  static absl::StatusOr<std::unique_ptr<DirectoryClaim>> Take(const Directory& directory);
+  ~DirectoryClaim();
+  DirectoryClaim(const DirectoryClaim&) = delete;
+  DirectoryClaim& operator=(const DirectoryClaim&) = delete;
 
-  const Folder& folder() const noexcept { return folder_; }
+  const Directory& directory() const noexcept { return directory_; }
 
   // False in a forked child. Costs one load.
   bool IsOurs() const noexcept { return process_.IsOurs(); }
 
-  // OK while no other process can have claimed the folder. Call before every change.
+  // OK while no other process can have claimed the directory. Call before every change.
   // Errors: FAILED_PRECONDITION in a forked child; ABORTED if LOCK was removed.
   absl::Status Check() const;
 
  private:
   friend class ClaimRegistry;
-  FolderClaim(Folder folder, OwnedDescriptor lock);
+  DirectoryClaim(Directory directory, OwnedDescriptor lock);
   absl::Status Lock();
 
-  const Folder folder_;
+  const Directory directory_;
   const ProcessMark process_;
   OwnedDescriptor lock_;
-  bool by_file_ = false;  // the lock is on LOCK, not on the folder
-  // The list of all claims of the process, see folder.cc.
-  FolderClaim* previous_ = nullptr;
-  FolderClaim* next_ = nullptr;
+  bool by_file_ = false;  // the lock is on LOCK, not on the directory
+  // The list of all claims of the process, see directory.cc.
+  DirectoryClaim* previous_ = nullptr;
+  DirectoryClaim* next_ = nullptr;
 };
 
 // The error of every call in a forked child. `what` names the object: "the tracker".

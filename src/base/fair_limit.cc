@@ -18,7 +18,7 @@ std::optional<std::chrono::seconds> FairLimit::Take(const std::string& user,
   const std::lock_guard lock(mutex_);
   while (!order_.empty()) {
     const auto oldest = buckets_.find(order_.front());
-    if (now - oldest->second.filled < kRemembered && order_.size() < kMostUsers) break;
+    if (now - oldest->second.filled < kRemembered && order_.size() < kMaxUsers) break;
     if (oldest->first == user) break;
     buckets_.erase(oldest);
     order_.pop_front();

@@ -20,7 +20,7 @@ class FairLimit {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kRemembered{10};
   // Users that are distinguished; beyond that, the one that was silent longest is forgotten.
-  static constexpr size_t kMostUsers = 1024;
+  static constexpr size_t kMaxUsers = 1024;
 
   // Zero `qps`: no limit.
   FairLimit(double qps, int burst) : qps_(qps), burst_(burst < 1 ? 1 : burst) {}

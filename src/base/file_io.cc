@@ -13,15 +13,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "base/errno_text.h"
+#include "base/text.h"
 #include "cbt/units.h"
 
 namespace cbt {
 namespace {
 
-// Opens a new file in the folder of `path`, which is relative to `at` as in openat(2), and stores
-// its name in `temporary`. Returns -1 and sets errno on failure.
+// Opens a new file in the directory of `path`, which is relative to `at` as in openat(2), and
+// stores its name in `temporary`. Returns -1 and sets errno on failure.
 int CreateBeside(int at, const std::string& path, std::string& temporary) {
   static std::atomic<uint64_t> counter{0};
   constexpr int kTries = 100;
@@ -48,7 +47,7 @@ bool IsSpecial(int at, const std::string& path) {
          !S_ISREG(status.st_mode) && !S_ISLNK(status.st_mode) && !S_ISDIR(status.st_mode);
 }
 
-// WriteFileAtomically() without the sync of the folder.
+// WriteFileAtomically() without the sync of the directory.
 absl::Status WriteAndRename(int at, const std::string& path, std::string_view shown,
                             std::span<const std::span<const uint8_t>> parts, bool sync) {
   if (IsSpecial(at, path)) {
@@ -110,33 +109,33 @@ int OpenFile(const std::string& path, int flags, unsigned mode) noexcept {
   return Retry([&] { return ::open(path.c_str(), flags, mode); });
 }
 
-std::string FolderOf(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  return folder.empty() ? "." : folder.string();
+std::string DirectoryOf(const std::string& path) {
+  const std::filesystem::path directory = std::filesystem::path(path).parent_path();
+  return directory.empty() ? "." : directory.string();
 }
 
-absl::Status SyncFolder(const std::string& path) {
-  const OwnedDescriptor folder(OpenFile(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // A folder that may be written but not read can't be opened for this.
-  if (folder.number() < 0) return errno == EACCES ? absl::OkStatus() : FileError(path, errno);
-  return SyncFolder(folder.number(), path);
+absl::Status SyncDirectory(const std::string& path) {
+  const OwnedDescriptor directory(OpenFile(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // A directory that may be written but not read can't be opened for this.
+  if (directory.number() < 0) return errno == EACCES ? absl::OkStatus() : FileError(path, errno);
+  return SyncDirectory(directory.number(), path);
 }
 
-absl::Status SyncFolder(int folder, std::string_view shown) {
-  // File systems that can't sync a folder return EINVAL.
-  if (Retry([&] { return ::fsync(folder); }) != 0 && errno != EINVAL) {
+absl::Status SyncDirectory(int directory, std::string_view shown) {
+  // File systems that can't sync a directory return EINVAL.
+  if (Retry([&] { return ::fsync(directory); }) != 0 && errno != EINVAL) {
     return FileError(shown, errno);
   }
   return absl::OkStatus();
 }
 
-absl::Status MakeFolder(const std::string& path, bool sync) {
+absl::Status MakeDirectory(const std::string& path, bool sync) {
   if (::mkdir(path.c_str(), S_IRWXU | S_IRWXG | S_IRWXO) != 0 && errno != EEXIST) {
     return FileError(path, errno);
   }
   if (!sync) return absl::OkStatus();
   const size_t end = path.find_last_not_of('/');
-  return SyncFolder(FolderOf(path.substr(0, end == std::string::npos ? 1 : end + 1)));
+  return SyncDirectory(DirectoryOf(path.substr(0, end == std::string::npos ? 1 : end + 1)));
 }
 
 int WriteAll(int descriptor, std::span<const uint8_t> bytes) noexcept {
@@ -155,17 +154,17 @@ int WriteAll(int descriptor, std::span<const uint8_t> bytes) noexcept {
 absl::Status WriteFileAtomically(const std::string& path,
                                  std::span<const std::span<const uint8_t>> parts, bool sync) {
   // First, because it may throw: after the rename, that would report a written file as failed.
-  const std::string folder = FolderOf(path);
+  const std::string directory = DirectoryOf(path);
   if (absl::Status status = WriteAndRename(AT_FDCWD, path, path, parts, sync); !status.ok()) {
     return status;
   }
-  return sync ? SyncFolder(folder) : absl::OkStatus();
+  return sync ? SyncDirectory(directory) : absl::OkStatus();
 }
 
-absl::Status WriteFileAtomicallyAt(int folder, const std::string& file, std::string_view shown,
+absl::Status WriteFileAtomicallyAt(int directory, const std::string& file, std::string_view shown,
                                    std::span<const std::span<const uint8_t>> parts, bool sync) {
-  absl::Status status = WriteAndRename(folder, file, shown, parts, sync);
-  return status.ok() && sync ? SyncFolder(folder, shown) : status;
+  absl::Status status = WriteAndRename(directory, file, shown, parts, sync);
+  return status.ok() && sync ? SyncDirectory(directory, shown) : status;
 }
 
 absl::StatusOr<std::shared_ptr<const MappedFile>> MappedFile::Open(const std::string& path,

@@ -26,17 +26,17 @@ int WriteAll(int descriptor, std::span<const uint8_t> bytes) noexcept;
 
 // Writes `parts` one after the other to a new file and renames that to `path`, replacing an
 // existing file: after any failure or crash, `path` holds either the old or the new file. `sync`:
-// returns once both the bytes and the name are on disk. A crash may leave a file in the same folder
-// whose name begins with a dot and ends in kPartialExtension.
+// returns once both the bytes and the name are on disk. A crash may leave a file in the same
+// directory whose name begins with a dot and ends in kPartialExtension.
 // Errors: as FileError().
 absl::Status WriteFileAtomically(const std::string& path,
                                  std::span<const std::span<const uint8_t>> parts, bool sync);
 
 inline constexpr std::string_view kPartialExtension = ".partial";
 
-// The same for a file in the folder with the descriptor `folder`. `shown` is the file's path in
-// messages.
-absl::Status WriteFileAtomicallyAt(int folder, const std::string& file, std::string_view shown,
+// The same for a file in the directory with the descriptor `directory`. `shown` is the file's path
+// in messages.
+absl::Status WriteFileAtomicallyAt(int directory, const std::string& file, std::string_view shown,
                                    std::span<const std::span<const uint8_t>> parts, bool sync);
 
 // Makes a system call, and repeats it while a signal interrupts it before it has done anything
@@ -52,24 +52,24 @@ auto Retry(Call call) noexcept {
 // open(2) with Retry().
 int OpenFile(const std::string& path, int flags, unsigned mode = 0) noexcept;
 
-// Syncs the names in a folder to disk. The second overload takes its descriptor, and its path for
-// messages.
-absl::Status SyncFolder(const std::string& path);
-absl::Status SyncFolder(int folder, std::string_view shown);
+// Syncs the names in a directory to disk. The second overload takes its descriptor, and its path
+// for messages.
+absl::Status SyncDirectory(const std::string& path);
+absl::Status SyncDirectory(int directory, std::string_view shown);
 
-// Creates the folder `path` if it is missing, but not its parents. `sync`: returns once its name is
-// on disk, even if it existed already; otherwise a power loss could remove it with everything in
+// Creates the directory `path` if it is missing, but not its parents. `sync`: returns once its name
+// is on disk, even if it existed already; otherwise a power loss could remove it with everything in
 // it.
 // Errors: as FileError().
-absl::Status MakeFolder(const std::string& path, bool sync);
+absl::Status MakeDirectory(const std::string& path, bool sync);
 
 // Whether a file that is still open was written to between two looks at it. Programs that restore
 // files set the time of the last write; the other one only the kernel sets. It does so, too, where
 // a name of the file is removed, and a file that was deleted or replaced is read to its end.
 bool WasWritten(const struct stat& before, const struct stat& now) noexcept;
 
-// The folder of `path`; "." if it names none.
-std::string FolderOf(const std::string& path);
+// The directory of `path`; "." if it names none.
+std::string DirectoryOf(const std::string& path);
 
 // The bytes of a regular file, mapped. The file must not be truncated meanwhile: reading past its
 // end would kill the process. libcbt replaces its own files and never changes them; for files that

@@ -1,6 +1,6 @@
 #include "base/json_builder.h"
 
-#include "base/json_string.h"
+#include "base/text.h"
 
 namespace cbt {
 

@@ -1,15 +1,18 @@
 #include "base/manifest_bytes.h"
 
+// In this file alone, so that nothing needs to be linked.
+#define XXH_INLINE_ALL  // NOLINT(readability-identifier-naming): its name
+#include <xxhash.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "base/checksum.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "cbt/change_map.h"
 
 namespace cbt {
+
 namespace {
 
 constexpr size_t kVersionEnd = 12;
@@ -93,6 +96,10 @@ ManifestFile ManifestReader::File() {
 
 absl::Status ManifestReader::Damaged(size_t at, std::string_view why) const {
   return DamagedAt(name_, at, why);
+}
+
+uint64_t Checksum(std::span<const uint8_t> bytes) noexcept {
+  return XXH3_64bits(bytes.data(), bytes.size());
 }
 
 }  // namespace cbt

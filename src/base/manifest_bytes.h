@@ -97,6 +97,8 @@ class ManifestReader {
   std::string name_;
 };
 
+uint64_t Checksum(std::span<const uint8_t> bytes) noexcept;
+
 }  // namespace cbt
 
 #endif  // CBT_BASE_MANIFEST_BYTES_H_

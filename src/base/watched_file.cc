@@ -17,7 +17,7 @@
 namespace cbt {
 namespace {
 
-constexpr size_t kMostBytes = 4 * kMiB;
+constexpr size_t kMaxBytes = 4 * kMiB;
 
 struct Closer {
   void operator()(const int* fd) const noexcept { close(*fd); }
@@ -66,7 +66,7 @@ absl::StatusOr<std::string> ReadSmallFile(const std::string& path) {
     if (count < 0) return FileError(path, errno);
     if (count == 0) break;
     size += static_cast<size_t>(count);
-    if (size > kMostBytes) return absl::InvalidArgumentError(path + ": longer than 4 MiB");
+    if (size > kMaxBytes) return absl::InvalidArgumentError(path + ": longer than 4 MiB");
   }
   text.resize(size);
   return text;

@@ -65,7 +65,7 @@ class WatchedFile {
   }
 
  private:
-  // `lasts`: whether the result holds until the file changes. Too large, or a folder, it stays
+  // `lasts`: whether the result holds until the file changes. Too large, or a directory, it stays
   // until then; a read error may go away at any time without a change of the file.
   absl::StatusOr<std::shared_ptr<const Value>> Load(bool& lasts) {
     absl::StatusOr<std::string> text = ReadSmallFile(path_);

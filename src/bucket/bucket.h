@@ -1,4 +1,4 @@
-// Objects by key, in a folder or in S3.
+// Objects by key, in a directory or in S3.
 #ifndef CBT_BUCKET_BUCKET_H_
 #define CBT_BUCKET_BUCKET_H_
 
@@ -29,7 +29,7 @@ class Bucket {
  public:
   virtual ~Bucket() = default;
 
-  // "folder /backups" or "bucket NAME at HOST", for messages.
+  // "directory /backups" or "bucket NAME at HOST", for messages.
   virtual const std::string& name() const = 0;
 
   // Stores an object and replaces what has this key. When this returns OK, it is durable and whole;
@@ -61,10 +61,10 @@ class Bucket {
 // most and don't begin with a dot and end in ".partial".
 absl::Status CheckKey(std::string_view key);
 
-// The files below a folder. It must exist; folders in it are created as needed. Names and bytes are
+// The files below a directory. It must exist; directories in it are created as needed. Names and bytes are
 // synced before Put() returns.
-// Errors: NOT_FOUND, INVALID_ARGUMENT for anything but a folder.
-absl::StatusOr<std::unique_ptr<Bucket>> OpenFolderBucket(const std::string& path);
+// Errors: NOT_FOUND, INVALID_ARGUMENT for anything but a directory.
+absl::StatusOr<std::unique_ptr<Bucket>> OpenDirectoryBucket(const std::string& path);
 
 }  // namespace cbt::bucket
 

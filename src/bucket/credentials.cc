@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/file_io.h"
+#include "base/text.h"
 #include "base/wipe.h"
 #include "bucket/s3.h"
 #ifdef CBT_HAVE_RAPIDJSON
@@ -116,22 +116,23 @@ absl::StatusOr<S3Place> PlaceFromJson(const std::string& path) {
 }
 
 // `present`: whether the file COSI_S3_NAME is there.
-absl::Status ReadField(const std::string& folder, const char* name, Secret& value, bool& present) {
+absl::Status ReadField(const std::string& directory, const char* name, Secret& value,
+                       bool& present) {
   std::string text;
   const Wiper wiper(text);
-  const absl::Status read = ReadSmallFile(absl::StrCat(folder, "/", name), text);
+  const absl::Status read = ReadSmallFile(absl::StrCat(directory, "/", name), text);
   present = read.ok();
   if (read.ok()) value = Secret(WithoutSpace(text));
   return absl::IsNotFound(read) ? absl::OkStatus() : read;
 }
 
-absl::StatusOr<S3Place> PlaceFromFields(const std::string& folder) {
+absl::StatusOr<S3Place> PlaceFromFields(const std::string& directory) {
   S3Place place;
   Secret value;
   bool present = false;
   const auto read = [&](const char* name) -> absl::StatusOr<std::string> {
     value = Secret();
-    if (absl::Status done = ReadField(folder, name, value, present); !done.ok()) return done;
+    if (absl::Status done = ReadField(directory, name, value, present); !done.ok()) return done;
     return std::string(value.Reveal());
   };
   const std::pair<const char*, std::string*> fields[] = {
@@ -151,11 +152,11 @@ absl::StatusOr<S3Place> PlaceFromFields(const std::string& folder) {
   if (!style.ok()) return style.status();
   if (*style == "virtual") place.addressing = Addressing::kVirtual;
   if (absl::Status done =
-          ReadField(folder, "COSI_S3_ACCESS_SECRET_KEY", place.credentials.secret_key, present);
+          ReadField(directory, "COSI_S3_ACCESS_SECRET_KEY", place.credentials.secret_key, present);
       !done.ok()) {
     return done;
   }
-  if (absl::Status valid = CheckPlace(place, folder); !valid.ok()) return valid;
+  if (absl::Status valid = CheckPlace(place, directory); !valid.ok()) return valid;
   return place;
 }
 

@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/file_io.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "bucket/bucket.h"
 
 namespace cbt::bucket {

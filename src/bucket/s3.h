@@ -81,7 +81,7 @@ absl::StatusOr<S3Credentials> S3CredentialsFromEnvironment();
 absl::StatusOr<S3Credentials> S3CredentialsFromFile(const std::string& path,
                                                     const std::string& profile = "default");
 
-// A bucket as COSI mounts it into a Pod: a folder with the file BucketInfo (JSON of v1alpha1), or
+// A bucket as COSI mounts it into a Pod: a directory with the file BucketInfo (JSON of v1alpha1), or
 // with the files COSI_S3_BUCKET_ID and so on (v1alpha2), or the path of the JSON itself.
 // Errors: NOT_FOUND; INVALID_ARGUMENT that names what is missing; UNIMPLEMENTED for JSON in a build
 //         without RapidJSON.

@@ -10,8 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "base/wipe.h"
 #include "bucket/s3.h"
 #include "bucket/s3_http.h"

@@ -11,7 +11,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "base/wipe.h"
 
 namespace cbt::bucket {

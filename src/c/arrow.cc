@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "c/cursor_handle.h"
+#include "c/handles.h"
 #include "cbt/batch.h"
 #include "cbt/cursor.h"
 
@@ -18,7 +18,7 @@ namespace cbt::c {
 namespace {
 
 constexpr uint64_t kDefaultRows = 65536;
-constexpr uint64_t kMostArrowRows = uint64_t{1} << 20;
+constexpr uint64_t kMaxArrowRows = uint64_t{1} << 20;
 constexpr const char* kColumns[] = {"byte_offset", "size_bytes"};
 
 // --- Schemas
@@ -230,7 +230,7 @@ cbt_code cbt_cursor_export_arrow(cbt_cursor* cursor, uint64_t rows, struct Arrow
     if (!taken.ok()) return taken.status();
     if (out == nullptr) return cbt::c::IsNull("out");
     *out = ArrowArrayStream{};
-    if (rows > cbt::c::kMostArrowRows) {
+    if (rows > cbt::c::kMaxArrowRows) {
       return absl::InvalidArgumentError("rows: expected at most 2^20");
     }
     if (waiting) {

@@ -6,7 +6,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 
 #ifdef CBT_C_CHECKED
 #include <mutex>
@@ -28,7 +28,7 @@ cbt_error* MakeError(cbt_code code, std::string_view message) noexcept try {
   return OutOfMemoryError();
 }
 
-cbt_code Give(cbt_error* made, cbt_error** error) noexcept {
+cbt_code SetError(cbt_error* made, cbt_error** error) noexcept {
   const cbt_code code = made->code;
   if (error != nullptr) {
     *error = made;
@@ -46,21 +46,22 @@ cbt_code Fail(const absl::Status& status, cbt_error** error) noexcept {
   const auto code = static_cast<cbt_code>(status.code());
   if (error == nullptr) return code;
   const std::string_view message(status.message().data(), status.message().size());
-  return Give(MakeError(code, message), error);
+  return SetError(MakeError(code, message), error);
 }
 
 cbt_code FailCaught(cbt_error** error) noexcept {
   try {
     throw;
   } catch (const std::bad_alloc&) {
-    return Give(OutOfMemoryError(), error);
+    return SetError(OutOfMemoryError(), error);
   } catch (const std::length_error&) {
-    return Give(MakeError(CBT_RESOURCE_EXHAUSTED, "more elements than memory can hold"), error);
+    return SetError(MakeError(CBT_RESOURCE_EXHAUSTED, "more elements than memory can hold"), error);
   } catch (const std::system_error&) {
-    return Give(MakeError(CBT_RESOURCE_EXHAUSTED, "the system can't start more threads"), error);
+    return SetError(MakeError(CBT_RESOURCE_EXHAUSTED, "the system can't start more threads"),
+                    error);
   } catch (...) {
     // The text is constant because what() may hold anything.
-    return Give(MakeError(CBT_INTERNAL, "an exception was thrown"), error);
+    return SetError(MakeError(CBT_INTERNAL, "an exception was thrown"), error);
   }
 }
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "c/bytes_handle.h"
+#include "c/handles.h"
 #include "cbt/simd.h"
 #include "cbt/version.h"
 

@@ -5,8 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "c/cursor_handle.h"
-#include "c/map_handle.h"
+#include "c/handles.h"
 #include "cbt/change_chain.h"
 
 struct cbt_chain : cbt::c::Handle {

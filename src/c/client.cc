@@ -15,8 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/process_mark.h"
 #include "c/abandoned.h"
-#include "c/bytes_handle.h"
-#include "c/cursor_handle.h"
+#include "c/handles.h"
 #include "cbt/rpc/client.h"
 
 namespace cbt::c {
@@ -25,7 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 
 // The greatest time that no clock overflows with: a year.
-constexpr uint64_t kMostClientMs = uint64_t{366} * 24 * 3600 * 1000;
+constexpr uint64_t kMaxClientMs = uint64_t{366} * 24 * 3600 * 1000;
 
 }  // namespace
 
@@ -108,13 +107,13 @@ absl::Status TooLate(const char* name) {
 }
 
 absl::Status SetTimes(const cbt_client_options& given, rpc::ListRequest& request) {
-  if (given.timeout_ms > kMostClientMs) return TooLate("timeout_ms");
-  if (given.stall_ms > kMostClientMs) return TooLate("stall_ms");
+  if (given.timeout_ms > kMaxClientMs) return TooLate("timeout_ms");
+  if (given.stall_ms > kMaxClientMs) return TooLate("stall_ms");
   if (given.timeout_ms != 0) request.timeout = milliseconds(given.timeout_ms);
   if (given.stall_ms != 0) request.stall_timeout = milliseconds(given.stall_ms);
   if (given.retry_ms == CBT_NO_RETRY) {
     request.retry_for = milliseconds(0);
-  } else if (given.retry_ms > kMostClientMs) {
+  } else if (given.retry_ms > kMaxClientMs) {
     return TooLate("retry_ms");
   } else if (given.retry_ms != 0) {
     request.retry_for = milliseconds(given.retry_ms);

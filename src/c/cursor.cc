@@ -6,16 +6,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "c/bytes_handle.h"
-#include "c/cursor_handle.h"
+#include "c/handles.h"
 #include "cbt/bitmap.h"
-#include "cbt/list_cursor.h"
 #include "cbt/memory.h"
 
 namespace cbt::c {
 namespace {
 
-constexpr uint64_t kMostExtents = uint64_t{1} << 20;
+constexpr uint64_t kMaxExtents = uint64_t{1} << 20;
 constexpr std::chrono::milliseconds kReadTime{10};
 constexpr uint64_t kDefaultBlock = 4096;
 
@@ -230,7 +228,7 @@ cbt_code cbt_cursor_read(cbt_cursor* cursor, uint64_t* offsets, uint64_t* length
 cbt_code cbt_cursor_set_batch(cbt_cursor* cursor, uint64_t extents, cbt_error** error) noexcept {
   return cbt::c::AtBorder(error, [&]() -> absl::Status {
     if (absl::Status status = cbt::c::Check(cursor, "cursor"); !status.ok()) return status;
-    if (extents == 0 || extents > cbt::c::kMostExtents) {
+    if (extents == 0 || extents > cbt::c::kMaxExtents) {
       return absl::InvalidArgumentError("extents: expected 1 to 2^20");
     }
     const cbt::c::Exclusive::Use use(*cursor);

@@ -3,9 +3,7 @@
 #include <string_view>
 #include <vector>
 
-#include "c/bytes_handle.h"
-#include "c/cursor_handle.h"
-#include "c/map_handle.h"
+#include "c/handles.h"
 #include "cbt/change_map_file.h"
 
 struct cbt_map_builder : cbt::c::Exclusive {

@@ -12,8 +12,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/process_mark.h"
+#include "base/text.h"
 #include "c/abandoned.h"
 #include "c/service_handle.h"
 #include "cbt/rpc/access.h"
@@ -27,8 +27,8 @@ namespace {
 using std::chrono::milliseconds;
 
 // The greatest time that no clock overflows with: a year.
-constexpr uint64_t kMostServerMs = uint64_t{366} * 24 * 3600 * 1000;
-constexpr uint64_t kMostGraceMs = uint64_t{24} * 3600 * 1000;
+constexpr uint64_t kMaxServerMs = uint64_t{366} * 24 * 3600 * 1000;
+constexpr uint64_t kMaxGraceMs = uint64_t{24} * 3600 * 1000;
 
 }  // namespace
 
@@ -111,8 +111,8 @@ absl::Status Common(const cbt_server_options& given, Serving& parts, Options& op
   if (given.log_level < 0 || given.log_level > CBT_LOG_ERROR) {
     return absl::InvalidArgumentError("log_level: unknown");
   }
-  if (given.stall_ms > kMostServerMs) return TooLong("stall_ms");
-  if (given.stream_ms > kMostServerMs) return TooLong("stream_ms");
+  if (given.stall_ms > kMaxServerMs) return TooLong("stall_ms");
+  if (given.stream_ms > kMaxServerMs) return TooLong("stream_ms");
   options.listen = given.listen;
   options.tls.certificate_file = Text(given.tls_certificate_file);
   options.tls.private_key_file = Text(given.tls_key_file);
@@ -168,7 +168,7 @@ absl::Status ReadAccess(const cbt_relay_options& given, Serving& parts,
   if (!tokens.ok()) return tokens.status();
   parts.tokens = *std::move(tokens);
   if (given.snapshots_file == nullptr) {
-    parts.resolver = rpc::MakeFolderResolver();
+    parts.resolver = rpc::MakeDirectoryResolver();
   } else {
     absl::StatusOr<std::unique_ptr<rpc::SnapshotResolver>> resolver =
         rpc::MakeFileResolver(given.snapshots_file);
@@ -195,7 +195,7 @@ absl::StatusOr<std::shared_ptr<Serving>> StartRelay(const cbt_relay_options& rel
   if (absl::Status status = Common(given, *parts, options); !status.ok()) return status;
   if (relay.plugin == nullptr) return IsNull("plugin");
   if (relay.reserved != 0) return TooNew("relay");
-  if (relay.plugin_stall_ms > kMostServerMs) return TooLong("plugin_stall_ms");
+  if (relay.plugin_stall_ms > kMaxServerMs) return TooLong("plugin_stall_ms");
   switch (relay.contract) {
     case CBT_CONTRACT_CSI:
       // They would have no effect, and their writer expects that they refuse strangers.
@@ -306,7 +306,7 @@ uint64_t cbt_server_open_streams(const cbt_server* server) noexcept {
 cbt_code cbt_server_shutdown(cbt_server* server, uint64_t grace_ms, cbt_error** error) noexcept {
   return cbt::c::AtBorder(error, [&]() -> absl::Status {
     if (absl::Status status = cbt::c::Check(server, "server"); !status.ok()) return status;
-    if (grace_ms > cbt::c::kMostGraceMs) {
+    if (grace_ms > cbt::c::kMaxGraceMs) {
       return absl::InvalidArgumentError("grace_ms: expected at most a day");
     }
     if (!server->mark.IsOurs()) return cbt::c::IsParents("server");

@@ -1,14 +1,14 @@
 #include <chrono>
 #include <utility>
 
-#include "c/cursor_handle.h"
+#include "c/handles.h"
 #include "cbt/source/open.h"
 
 namespace cbt::c {
 namespace {
 
 // The greatest limit that no clock overflows with: a year.
-constexpr uint64_t kMostMilliseconds = uint64_t{366} * 24 * 3600 * 1000;
+constexpr uint64_t kMaxMilliseconds = uint64_t{366} * 24 * 3600 * 1000;
 
 absl::StatusOr<SourceOptions> OptionsOf(const cbt_source_options& given) {
   SourceOptions options;
@@ -36,7 +36,7 @@ absl::StatusOr<SourceOptions> OptionsOf(const cbt_source_options& given) {
   } else if (given.block_size != 0) {
     options.block_size = given.block_size;
   }
-  if (given.time_limit_ms > kMostMilliseconds) {
+  if (given.time_limit_ms > kMaxMilliseconds) {
     return absl::InvalidArgumentError("options: time_limit_ms is over a year");
   }
   if (given.time_limit_ms != 0) {

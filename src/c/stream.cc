@@ -14,9 +14,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "c/bytes_handle.h"
-#include "c/cursor_handle.h"
+#include "base/text.h"
+#include "c/handles.h"
 #include "c/service_handle.h"
 #include "cbt/rpc/options.h"
 #include "cbt/units.h"
@@ -35,7 +34,7 @@ using Clock = rpc::MessageProducer::Clock;
 
 constexpr uint64_t kMinMessageBytes = 4 * kKiB;
 constexpr uint64_t kDefaultMessageBytes = 128 * kKiB;
-constexpr uint64_t kMostSlice = 3'600'000'000;  // microseconds: an hour
+constexpr uint64_t kMaxSlice = 3'600'000'000;  // microseconds: an hour
 
 absl::StatusOr<rpc::StreamOptions> StreamOptionsOf(const cbt_service_options& given) {
   rpc::StreamOptions options;
@@ -338,7 +337,7 @@ cbt_code cbt_stream_open(cbt_service* service, const char* method, const void* r
     const std::span<const uint8_t> bytes(static_cast<const uint8_t*>(request),
                                          static_cast<size_t>(size));
     auto made = std::make_unique<cbt_stream>(service->service);
-    made->slice = std::chrono::microseconds(std::min(copy.slice_us, cbt::c::kMostSlice));
+    made->slice = std::chrono::microseconds(std::min(copy.slice_us, cbt::c::kMaxSlice));
     const cbt::rpc::MethodContract* const metadata = cbt::c::MetadataMethod(method);
     if (metadata == nullptr) {
       absl::StatusOr<std::string> answer = cbt::c::IdentityAnswer(*service->service, method, bytes);

@@ -7,8 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "c/bytes_handle.h"
-#include "c/map_handle.h"
+#include "c/handles.h"
 #include "cbt/change_tracker.h"
 
 struct cbt_tracker : cbt::c::Handle {

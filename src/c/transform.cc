@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "c/cursor_handle.h"
+#include "c/handles.h"
 
 namespace cbt::c {
 namespace {

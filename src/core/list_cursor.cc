@@ -1,10 +1,9 @@
-#include "cbt/list_cursor.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cbt/memory.h"
 
 namespace cbt {
 namespace {

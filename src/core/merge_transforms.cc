@@ -53,12 +53,12 @@ class MergeCursor final : public TransformCursor {
       uniter_.Unite(count, Horizon());
       if (in_pieces_) uniter_.Release();
     }
-    uniter_.HandOn(batch);
+    uniter_.MoveTo(batch);
   }
 
   bool Flush(ExtentBatch& batch) override {
     if (!uniter_.waiting()) uniter_.Finish();
-    uniter_.HandOn(batch);
+    uniter_.MoveTo(batch);
     return !uniter_.waiting();
   }
 

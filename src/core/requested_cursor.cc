@@ -1,5 +1,3 @@
-#include "cbt/requested_cursor.h"
-
 #include <algorithm>
 #include <deque>
 #include <utility>

@@ -121,11 +121,11 @@ class SetCursor final : public ExtentCursor {
     if (!uniter_.waiting() && passed_ < capacity()) {
       if (absl::Status status = NextWindow(); !status.ok()) return status;
     }
-    uniter_.HandOn(batch);
+    uniter_.MoveTo(batch);
     // What was held back at the end of the last window is still to be returned.
     if (passed_ == capacity() && !uniter_.waiting() && !batch.full()) {
       uniter_.Finish();
-      uniter_.HandOn(batch);
+      uniter_.MoveTo(batch);
     }
     return uniter_.Pending(passed_);
   }

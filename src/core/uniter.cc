@@ -103,7 +103,7 @@ void Uniter::Release() noexcept {
   held_ = {};
 }
 
-void Uniter::HandOn(ExtentBatch& batch) noexcept {
+void Uniter::MoveTo(ExtentBatch& batch) noexcept {
   // Only the first results after Reset() or Release() can begin below the floor.
   while (waiting() && offsets_[next_] < floor_) {
     const uint64_t end = offsets_[next_] + lengths_[next_];

@@ -15,7 +15,7 @@ namespace cbt {
 // extents may still be merged with it.
 //
 //   fill starts()[k] and ends()[k] for k < count, then Unite(count, horizon)
-//   while (!waiting_empty) HandOn(batch)
+//   while (!waiting_empty) MoveTo(batch)
 //
 // or, where a batch has room for all results, Join().
 class Uniter {
@@ -57,7 +57,7 @@ class Uniter {
   // True while results wait for room in a batch.
   bool waiting() const noexcept { return next_ < count_; }
   // Appends waiting results to `batch`, as many as fit.
-  void HandOn(ExtentBatch& batch) noexcept;
+  void MoveTo(ExtentBatch& batch) noexcept;
 
   // The start of the first result that has not been returned, but not below the floor; `otherwise`
   // if no result is left.

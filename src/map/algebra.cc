@@ -222,7 +222,7 @@ absl::StatusOr<ChangeMap> SymmetricDifference(const ChangeMapView& a, const Chan
 
 absl::StatusOr<ChangeMap> WithGranularity(const ChangeMapView& map, uint64_t granularity) {
   const uint64_t blocks = granularity / map.granularity();
-  if (granularity % map.granularity() == 0 && IsPowerOfTwo(blocks) && blocks >> kMostFolds <= 1) {
+  if (granularity % map.granularity() == 0 && IsPowerOfTwo(blocks) && blocks >> kMaxFolds <= 1) {
     const VolumeGeometry geometry{map.capacity(), granularity};
     if (absl::Status status = CheckGeometry(geometry); !status.ok()) return status;
     return Folded(map, static_cast<unsigned>(std::countr_zero(blocks)));

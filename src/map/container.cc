@@ -162,7 +162,7 @@ void UniteInto(const Container& container, ContainerWords& words) noexcept {
 
 void FoldBits(const uint8_t* bitset, unsigned fold, uint64_t* words) noexcept {
   constexpr unsigned kAtOnce = 6;
-  static_assert(kBitsetWords >> kMostFolds == 1);
+  static_assert(kBitsetWords >> kMaxFolds == 1);
   simd::FoldBitsFn* const fold_bits = simd::ListBlocks().single->fold;
   if (fold == 0) {
     std::memcpy(words, bitset, kBitsetBytes);

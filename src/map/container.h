@@ -76,10 +76,10 @@ void SetRange(ContainerWords& words, uint32_t begin, uint32_t end) noexcept;
 void UniteInto(const Container& container, ContainerWords& words) noexcept;
 
 // The most that FoldBits() folds: then a bitset makes one word.
-inline constexpr unsigned kMostFolds = 10;
+inline constexpr unsigned kMaxFolds = 10;
 
 // Writes kBitsetWords >> fold words, of which each bit is the OR of `1 << fold` bits of a bitset.
-// `fold`: 0 .. kMostFolds. The two don't overlap.
+// `fold`: 0 .. kMaxFolds. The two don't overlap.
 void FoldBits(const uint8_t* bitset, unsigned fold, uint64_t* words) noexcept;
 
 // Replaces `words` with the container's bits.

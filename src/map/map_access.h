@@ -1,4 +1,4 @@
-// Access to the private parts of the public types, for the files of this folder.
+// Access to the private parts of the public types, for the files of this directory.
 #ifndef CBT_MAP_MAP_ACCESS_H_
 #define CBT_MAP_MAP_ACCESS_H_
 

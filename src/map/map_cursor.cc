@@ -40,10 +40,10 @@ class MapCursor final : public ExtentCursor {
     return absl::OkStatus();
   }
 
-  // Blocks of one block of the map, or of 2 to 1 << kMostFolds.
+  // Blocks of one block of the map, or of 2 to 1 << kMaxFolds.
   bool DoReturnBlocks(uint64_t block_size) override {
     const uint64_t blocks = block_size / granularity();
-    if (block_size % granularity() != 0 || !IsPowerOfTwo(blocks) || blocks >> kMostFolds > 1) {
+    if (block_size % granularity() != 0 || !IsPowerOfTwo(blocks) || blocks >> kMaxFolds > 1) {
       return false;
     }
     block_size_ = block_size;

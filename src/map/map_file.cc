@@ -8,10 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "base/checksum.h"
 #include "base/file_io.h"
-#include "base/utf8.h"
+#include "base/manifest_bytes.h"
+#include "base/text.h"
 #include "map/map_access.h"
 #include "map/map_cursor.h"
 #include "map/unchanged_cursor.h"
@@ -292,10 +291,10 @@ absl::StatusOr<ChangeMapHeader> WriteChangeMap(const ChangeMap& map, const std::
   });
 }
 
-absl::StatusOr<ChangeMapHeader> WriteMapIn(const Folder& folder, const std::string& file,
+absl::StatusOr<ChangeMapHeader> WriteMapIn(const Directory& directory, const std::string& file,
                                            const ChangeMap& map, bool sync) {
   return WriteMap(map, [&](std::span<const std::span<const uint8_t>> parts) {
-    return folder.Write(file, parts, sync);
+    return directory.Write(file, parts, sync);
   });
 }
 

@@ -21,7 +21,7 @@ namespace cbt {
 
 // More bytes than any file has: the largest payload, and a header with 8 bytes for each 64 KiB of
 // it and names. A reader refuses a larger file before it has read it.
-inline constexpr uint64_t kMostMapFileBytes = kMaxMapBytes + kMaxMapBytes / 64;
+inline constexpr uint64_t kMaxMapFileBytes = kMaxMapBytes + kMaxMapBytes / 64;
 
 // The header of a file and its parts.
 struct MapFileParts {
@@ -56,8 +56,8 @@ absl::StatusOr<LazyMap> OpenLazily(std::span<const uint8_t> file,
 // modified meanwhile.
 std::unique_ptr<ExtentCursor> MakeLazyMapCursor(const LazyMap& map);
 
-// As WriteChangeMap(), into `file` of `folder`.
-absl::StatusOr<ChangeMapHeader> WriteMapIn(const Folder& folder, const std::string& file,
+// As WriteChangeMap(), into `file` of `directory`.
+absl::StatusOr<ChangeMapHeader> WriteMapIn(const Directory& directory, const std::string& file,
                                            const ChangeMap& map, bool sync);
 
 // OK if `identity` can be stored in a file, otherwise INVALID_ARGUMENT.

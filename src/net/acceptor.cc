@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/errno_text.h"
+#include "base/text.h"
 #include "net/socket_file.h"
 
 namespace cbt::net {
@@ -42,10 +42,10 @@ absl::Status ListenError(const Address& address, int error) {
 // Whether this descriptor is one of the process's last. Those are reserved for calls: a call that
 // cannot open its files fails, whereas a refused connection retries.
 bool IsScarce(int descriptor) noexcept {
-  constexpr rlim_t kMostKept = 64;
+  constexpr rlim_t kMaxKept = 64;
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
-  const rlim_t kept = std::min(limit.rlim_cur / 4, kMostKept);
+  const rlim_t kept = std::min(limit.rlim_cur / 4, kMaxKept);
   // The system assigns the lowest free number.
   return static_cast<rlim_t>(descriptor) >= limit.rlim_cur - kept;
 }

@@ -9,8 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/descriptor.h"
+#include "net/address.h"
 #include "net/event_loop.h"
-#include "net/listen_address.h"
 
 namespace cbt::net {
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/errno_text.h"
+#include "base/text.h"
 
 namespace cbt::net {
 namespace {

@@ -2,6 +2,8 @@
 #ifndef CBT_NET_LOOP_THREADS_H_
 #define CBT_NET_LOOP_THREADS_H_
 
+#include <openssl/ssl.h>
+
 #include <cstddef>
 #include <memory>
 #include <thread>
@@ -44,6 +46,16 @@ class LoopThreads {
 
   std::vector<Part> parts_;
   std::vector<std::thread> threads_;  // has room for one per loop
+};
+
+// A static object of it joins the one thread of `Owner`, which has Get() and Join().
+template <typename Owner>
+struct JoinAtExit {
+  // OpenSSL's own exit handlers then run after the thread has ended.
+  JoinAtExit() { OPENSSL_init_ssl(0, nullptr); }
+  ~JoinAtExit() { Owner::Get().Join(); }
+  JoinAtExit(const JoinAtExit&) = delete;
+  JoinAtExit& operator=(const JoinAtExit&) = delete;
 };
 
 }  // namespace cbt::net

@@ -12,8 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "base/errno_text.h"
+#include "base/text.h"
 
 namespace cbt::net {
 namespace {

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/errno_text.h"
+#include "base/text.h"
 #include "cbt/units.h"
 #include "net/memory.h"
 

@@ -99,9 +99,9 @@ class ServerTls {
 
   // The server's end of a new connection, before the handshake. Checks the files, at the cost of a
   // stat() each while they are unchanged. If a new certificate and key can't be used, the previous
-  // ones stay. Errors: UNAVAILABLE if the file of the client CA can't be used: no client can be
-  // identified then.
-  //        RESOURCE_EXHAUSTED without memory.
+  // ones stay.
+  // Errors: UNAVAILABLE if the file of the client CA can't be used: no client can be identified
+  //         then. RESOURCE_EXHAUSTED without memory.
   absl::StatusOr<Ssl> NewConnection();
 
   enum class Change { kNone, kChanged, kUnusable };

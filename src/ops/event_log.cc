@@ -15,7 +15,7 @@ bool EventLog::Admit(uint64_t& omitted) {
     second_ = now;
     written_ = 0;
   }
-  if (written_ == kMostPerSecond) {
+  if (written_ == kMaxPerSecond) {
     ++omitted_;
     return false;
   }

@@ -17,7 +17,7 @@ namespace cbt::ops {
 // fill a disk. The number that was left out is a field of the next record. Thread safe.
 class EventLog {
  public:
-  static constexpr int kMostPerSecond = 20;
+  static constexpr int kMaxPerSecond = 20;
 
   // `sink` may be null, and must outlive the object.
   explicit EventLog(rpc::LogSink* sink) : sink_(sink) {}

@@ -258,8 +258,7 @@ static inline uint64_t ReverseBits(uint64_t word) noexcept {
 
 // Readers give the words from byte `at` on:
 //   Quiet()    their difference from `fill`, which has equal bits in each word. The order of bits
-//   is
-//              any: what counts is which words are 0.
+//              is any: what counts is which words are 0.
 //   Word()     a word, in order
 //   Raw...()   the same in order, but perhaps all inverted, which leaves the edges where they are.
 //              Raw() of a bit says whether.

@@ -1,6 +1,6 @@
 // The decoding half of cbt/wire/message.h.
 #include "absl/strings/str_cat.h"
-#include "cbt/metadata_type.h"
+#include "cbt/extent.h"
 #include "cbt/wire/message.h"
 #include "wire/piece_decoder.h"
 #include "wire/proto_reader.h"

@@ -1,5 +1,5 @@
 // The encoding half of cbt/wire/message.h. Kernels encode the tuples.
-#include "cbt/metadata_type.h"
+#include "cbt/extent.h"
 #include "cbt/wire/message.h"
 #include "simd/kernels.h"
 

@@ -52,7 +52,7 @@ bool PieceDecoder::TakeHeader(std::span<const uint8_t>& piece) {
 }
 
 bool PieceDecoder::TakeCarried(std::span<const uint8_t>& piece) {
-  const size_t more = std::min(piece.size(), kMostBytes - carried_);
+  const size_t more = std::min(piece.size(), kMaxBytes - carried_);
   std::copy_n(piece.data(), more, carry_.data() + carried_);
   uint64_t offset = 0;
   uint64_t length = 0;
@@ -62,7 +62,7 @@ bool PieceDecoder::TakeCarried(std::span<const uint8_t>& piece) {
     // Perhaps this piece does not complete it either.
     carried_ += more;
     piece = {};
-    return carried_ < kMostBytes;
+    return carried_ < kMaxBytes;
   }
   if (scan.bytes <= carried_) return false;
   message_.tuples.push_back({offset, length});
@@ -78,7 +78,7 @@ bool PieceDecoder::Add(std::span<const uint8_t> piece) {
   const size_t done = DecodeUsualTuples(piece, message_.tuples);
   const std::span<const uint8_t> rest = piece.subspan(done);
   // More bytes than those of the longest tuple are one of another form, or none.
-  if (rest.size() >= kMostBytes) return false;
+  if (rest.size() >= kMaxBytes) return false;
   std::copy(rest.begin(), rest.end(), carry_.begin());
   carried_ = rest.size();
   return true;

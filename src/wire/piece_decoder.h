@@ -42,7 +42,7 @@ class PieceDecoder {
  private:
   // A tuple in its usual encoding has at most this many bytes: three tags, its length, and varints
   // of eight bytes.
-  static constexpr size_t kMostBytes = 20;
+  static constexpr size_t kMaxBytes = 20;
 
   // Reads the scalar fields at the beginning of `piece` and removes them from it.
   bool TakeHeader(std::span<const uint8_t>& piece);
@@ -52,7 +52,7 @@ class PieceDecoder {
   MetadataMessage& message_;
   bool has_tuples_ = false;
   size_t carried_ = 0;  // bytes at the end of earlier pieces that are not a whole tuple
-  std::array<uint8_t, kMostBytes> carry_;
+  std::array<uint8_t, kMaxBytes> carry_;
 };
 
 }  // namespace cbt::wire

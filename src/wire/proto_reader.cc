@@ -42,11 +42,11 @@ bool ProtoReader::ReadValue() noexcept {
   }
   if (type_ != WireType::kBytes) return Fail("unknown wire type");
   // Like libprotobuf, accepts lengths of up to five bytes.
-  constexpr size_t kMostLengthBytes = 5;
+  constexpr size_t kMaxLengthBytes = 5;
   const size_t begin = position_;
   uint64_t length = 0;
   if (!ReadVarint(length)) return false;
-  if (position_ - begin > kMostLengthBytes) return Fail("a length of more than five bytes");
+  if (position_ - begin > kMaxLengthBytes) return Fail("a length of more than five bytes");
   if (length > bytes_.size() - position_) {
     return Fail("a field is longer than the rest of the message");
   }
@@ -59,11 +59,11 @@ bool ProtoReader::ReadValue() noexcept {
 // Accepts tags of up to five bytes, like libprotobuf; unlike it, rejects those of more than 32
 // bits.
 bool ProtoReader::ReadTag(uint32_t& tag) noexcept {
-  constexpr size_t kMostTagBytes = 5;
+  constexpr size_t kMaxTagBytes = 5;
   const size_t begin = position_;
   uint64_t value = 0;
   if (!ReadVarint(value)) return false;
-  if (position_ - begin > kMostTagBytes || value > UINT32_MAX || value >> 3 == 0) {
+  if (position_ - begin > kMaxTagBytes || value > UINT32_MAX || value >> 3 == 0) {
     return Fail("invalid field number");
   }
   tag = static_cast<uint32_t>(value);

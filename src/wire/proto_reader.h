@@ -49,7 +49,7 @@ class ProtoReader {
   uint64_t varint() const noexcept { return value_; }
   // Contents of a field of type kBytes, and their position (including `base`).
   std::span<const uint8_t> bytes() const noexcept { return content_; }
-  // The same as a string, not validated: see IsUtf8() (base/utf8.h).
+  // The same as a string, not validated: see IsUtf8() (base/text.h).
   std::string_view text() const noexcept {
     return {reinterpret_cast<const char*>(content_.data()), content_.size()};
   }

@@ -1,6 +1,6 @@
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "cbt/metadata_type.h"
+#include "base/text.h"
+#include "cbt/extent.h"
 #include "cbt/wire/checker.h"
 #include "cbt/wire/message.h"
 #include "simd/kernels.h"

@@ -1,4 +1,4 @@
-// Only one process may change the folder of a tracker or a chain, and a path alone does not
+// Only one process may change the directory of a tracker or a chain, and a path alone does not
 // identify it.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -65,25 +65,25 @@ class ClaimTest : public testing::Test {
   ~ClaimTest() override { std::filesystem::current_path("/"); }
 
   // What a process finds that starts after this one crashed.
-  Blocks AfterACrash(const std::string& folder) const {
+  Blocks AfterACrash(const std::string& directory) const {
     const std::string copy = dir_ / "copy";
     std::filesystem::remove_all(copy);
-    std::filesystem::copy(folder, copy);
+    std::filesystem::copy(directory, copy);
     const auto tracker = ChangeTracker::Recover(OptionsAt(copy));
     EXPECT_OK(tracker);
     return tracker.ok() ? BlocksOf(ValueOf((*tracker)->Changes())) : Blocks{};
   }
 
   const test::TempDir dir_;
-  const std::string folder_ = dir_ / "tracker";
+  const std::string directory_ = dir_ / "tracker";
 };
 
 TEST_F(ClaimTest, AttackAACopyOfATrackerWritesNothing) {
-  ASSERT_OK_AND_ASSIGN(auto tracker, ChangeTracker::Create(OptionsAt(folder_)));
+  ASSERT_OK_AND_ASSIGN(auto tracker, ChangeTracker::Create(OptionsAt(directory_)));
   ASSERT_OK(tracker->Mark({5 * kG, 1}));
   test::RunInChild([&] { ExpectDead(std::move(tracker)); });
   ASSERT_OK(tracker->Mark({7 * kG, 1}));
-  EXPECT_EQ(AfterACrash(folder_), (Blocks{5, 7}));
+  EXPECT_EQ(AfterACrash(directory_), (Blocks{5, 7}));
   ASSERT_OK(tracker->OpenEpoch("tuesday"));
   test::RunInChild([&] { ExpectDead(std::move(tracker)); });
   EXPECT_EQ(BlocksOf(ValueOf(test::EndEpoch(*tracker))), (Blocks{5, 7}));
@@ -98,7 +98,7 @@ TEST_F(ClaimTest, AttackAACopyOfATrackerInMemoryMarksNothing) {
 
 // A write in flight during the fork belongs to the process that announced it.
 TEST_F(ClaimTest, AttackAACopyEndsNoWrite) {
-  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(folder_)));
+  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(directory_)));
   ASSERT_OK_AND_ASSIGN(std::optional<TrackedWrite> write, tracker->Begin({5 * kG, 1}));
   test::RunInChild([&] { write.reset(); });
   ASSERT_OK(tracker->OpenEpoch("tuesday"));
@@ -114,7 +114,7 @@ TEST_F(ClaimTest, AttackAADaemonRecoversAfterItsParentHasGone) {
   ASSERT_EQ(pipe(ready), 0);
   ASSERT_EQ(pipe(result), 0);
   test::RunInChild([&] {
-    auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(folder_)));
+    auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(directory_)));
     ASSERT_OK(tracker->Mark({5 * kG, 1}));
     close(ready[1]);
     int parent_lives[2];
@@ -129,7 +129,7 @@ TEST_F(ClaimTest, AttackAADaemonRecoversAfterItsParentHasGone) {
     EXPECT_EQ(read(parent_lives[0], &byte, 1), 0);
     ExpectCopied(tracker->Mark({6 * kG, 1}));
     // The parent's lock ended with the parent, though the copy still has its descriptors.
-    const auto own = ChangeTracker::Recover(OptionsAt(folder_));
+    const auto own = ChangeTracker::Recover(OptionsAt(directory_));
     EXPECT_OK(own);
     bool good = own.ok() && BlocksOf(ValueOf((*own)->Changes())) == Blocks{5};
     tracker.reset();
@@ -146,7 +146,7 @@ TEST_F(ClaimTest, AttackAADaemonRecoversAfterItsParentHasGone) {
   // Until the daemon is gone; this process cannot wait for it.
   while (read(result[0], &byte, 1) > 0) {
   }
-  const auto tracker = ChangeTracker::Recover(OptionsAt(folder_));
+  const auto tracker = ChangeTracker::Recover(OptionsAt(directory_));
   ASSERT_OK(tracker);
   EXPECT_EQ(BlocksOf(ValueOf((*tracker)->Changes())), (Blocks{5, 7}));
 }
@@ -192,11 +192,11 @@ ChangeMap MapBetween(const std::string& base, const std::string& target) {
 }
 
 TEST_F(ClaimTest, AttackAACopyOfAChainChangesNothing) {
-  const std::string folder = dir_ / "chain";
+  const std::string directory = dir_ / "chain";
   ASSERT_OK_AND_ASSIGN(auto chain,
-                       ChangeChain::Create(folder, "vol", kG, {"s0", kVolume.capacity}));
+                       ChangeChain::Create(directory, "vol", kG, {"s0", kVolume.capacity}));
   ASSERT_OK(chain->Append(MapBetween("s0", "s1")));
-  ASSERT_OK_AND_ASSIGN(const auto reader, ChangeChain::Open(folder, ChangeChain::Access::kRead));
+  ASSERT_OK_AND_ASSIGN(const auto reader, ChangeChain::Open(directory, ChangeChain::Access::kRead));
   test::RunInChild([&] {
     ExpectCopied(chain->Append(MapBetween("s1", "s2")));
     ExpectCopied(chain->Remove("s0"));
@@ -206,12 +206,12 @@ TEST_F(ClaimTest, AttackAACopyOfAChainChangesNothing) {
     // A reader has nothing that another process could change.
     EXPECT_EQ(BlocksOf(*ValueOf(reader->Delta("s0", "s1"))), Blocks{1});
     // Nor did the copy take the lock from its holder.
-    EXPECT_EQ(ChangeChain::Open(folder, ChangeChain::Access::kChange).status().code(),
+    EXPECT_EQ(ChangeChain::Open(directory, ChangeChain::Access::kChange).status().code(),
               Code::kUnavailable);
   });
   ASSERT_OK(chain->Append(MapBetween("s1", "s3")));
   chain.reset();
-  ASSERT_OK_AND_ASSIGN(const auto again, ChangeChain::Open(folder, ChangeChain::Access::kRead));
+  ASSERT_OK_AND_ASSIGN(const auto again, ChangeChain::Open(directory, ChangeChain::Access::kRead));
   EXPECT_EQ(again->snapshots().size(), 3u);
   EXPECT_TRUE(again->Contains("s3"));
   EXPECT_OK(again->Verify());
@@ -237,28 +237,28 @@ TEST_F(ClaimTest, AttackEWhereTheWorkingDirectoryIsDoesNotMatter) {
   EXPECT_EQ(BlocksOf(*ValueOf(chain->Delta("s0", "s1"))), Blocks{1});
   EXPECT_TRUE(std::filesystem::is_empty(dir_ / "elsewhere/tracker"));
   EXPECT_TRUE(std::filesystem::is_empty(dir_ / "elsewhere/chain"));
-  EXPECT_EQ(AfterACrash(folder_), Blocks{7});
+  EXPECT_EQ(AfterACrash(directory_), Blocks{7});
 }
 
 TEST_F(ClaimTest, AttackENoFileThatIsRemovedLetsASecondOneIn) {
-  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(folder_)));
+  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(directory_)));
   const std::string other = dir_ / "chain";
   ASSERT_OK_AND_ASSIGN(const auto chain,
                        ChangeChain::Create(other, "vol", kG, {"s0", kVolume.capacity}));
-  std::filesystem::remove(folder_ + "/LOCK");
+  std::filesystem::remove(directory_ + "/LOCK");
   std::filesystem::remove(other + "/LOCK");
-  EXPECT_EQ(ChangeTracker::Recover(OptionsAt(folder_)).status().code(), Code::kUnavailable);
+  EXPECT_EQ(ChangeTracker::Recover(OptionsAt(directory_)).status().code(), Code::kUnavailable);
   EXPECT_EQ(ChangeChain::Open(other, ChangeChain::Access::kChange).status().code(),
             Code::kUnavailable);
   test::RunInChild([&] {
-    EXPECT_EQ(ChangeTracker::Recover(OptionsAt(folder_)).status().code(), Code::kUnavailable);
+    EXPECT_EQ(ChangeTracker::Recover(OptionsAt(directory_)).status().code(), Code::kUnavailable);
   });
 }
 
-TEST_F(ClaimTest, AttackEAFolderThatIsMovedIsStillTheSame) {
-  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(folder_)));
+TEST_F(ClaimTest, AttackEADirectoryThatIsMovedIsStillTheSame) {
+  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(directory_)));
   const std::string moved = dir_ / "moved";
-  std::filesystem::rename(folder_, moved);
+  std::filesystem::rename(directory_, moved);
   EXPECT_EQ(ChangeTracker::Recover(OptionsAt(moved)).status().code(), Code::kUnavailable);
   ASSERT_OK(tracker->Mark({5 * kG, 1}));
   ASSERT_OK(tracker->Checkpoint());
@@ -268,32 +268,32 @@ TEST_F(ClaimTest, AttackEAFolderThatIsMovedIsStillTheSame) {
 
 // Marks would go into a file that can no longer be opened.
 TEST_F(ClaimTest, AttackEALogThatWasRemovedTakesNoMarks) {
-  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(folder_)));
+  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(directory_)));
   ASSERT_OK(tracker->Mark({5 * kG, 1}));
-  std::filesystem::remove(folder_ + "/regions-1.log");
+  std::filesystem::remove(directory_ + "/regions-1.log");
   EXPECT_EQ(tracker->Mark({7 * kG, 1}).code(), Code::kDataLoss);
   EXPECT_EQ(tracker->Mark({8 * kG, 1}).code(), Code::kDataLoss);
   ASSERT_OK(tracker->Checkpoint());
   ASSERT_OK(tracker->Mark({8 * kG, 1}));
-  const Blocks known = AfterACrash(folder_);
+  const Blocks known = AfterACrash(directory_);
   EXPECT_EQ(known, (Blocks{5, 7, 8}));
 }
 
 // Renamed away and replaced by a copy.
 TEST_F(ClaimTest, AttackEALogThatWasReplacedTakesNoMarks) {
-  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(folder_)));
+  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(directory_)));
   ASSERT_OK(tracker->Mark({5 * kG, 1}));
-  const std::string log = folder_ + "/regions-1.log";
+  const std::string log = directory_ + "/regions-1.log";
   std::filesystem::rename(log, dir_ / "away");
   std::filesystem::copy(dir_ / "away", log);
   EXPECT_EQ(tracker->Mark({7 * kG, 1}).code(), Code::kDataLoss);
   ASSERT_OK(tracker->Checkpoint());
-  EXPECT_EQ(AfterACrash(folder_), (Blocks{5, 7}));
+  EXPECT_EQ(AfterACrash(directory_), (Blocks{5, 7}));
 }
 
-TEST_F(ClaimTest, AttackEAFolderThatWasRemovedTakesNoCheckpoint) {
-  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(folder_)));
-  std::filesystem::remove_all(folder_);
+TEST_F(ClaimTest, AttackEADirectoryThatWasRemovedTakesNoCheckpoint) {
+  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(directory_)));
+  std::filesystem::remove_all(directory_);
   EXPECT_EQ(tracker->Mark({7 * kG, 1}).code(), Code::kDataLoss);
   EXPECT_FALSE(tracker->Checkpoint().ok());
   EXPECT_FALSE(tracker->OpenEpoch("tuesday").ok());

@@ -1,4 +1,4 @@
-// Folders, and claims of those in file systems that can't lock folders, as NFS.
+// Directories, and claims of those in file systems that can't lock directories, as NFS.
 #include "base/directory.h"
 
 #include <fcntl.h>
@@ -18,18 +18,18 @@
 #include "tests/support/temp_dir.h"
 
 namespace cbt {
-namespace folder_test {
+namespace directory_test {
 
-// What flock() of a folder fails with; 0: it works.
+// What flock() of a directory fails with; 0: it works.
 std::atomic<int> refusal = 0;
 
-}  // namespace folder_test
+}  // namespace directory_test
 }  // namespace cbt
 
 // Takes the place of the C library's.
 extern "C" int flock(int descriptor, int operation) noexcept {
   struct stat status = {};
-  const int error = cbt::folder_test::refusal;
+  const int error = cbt::directory_test::refusal;
   if (error != 0 && fstat(descriptor, &status) == 0 && S_ISDIR(status.st_mode)) {
     errno = error;
     return -1;
@@ -38,7 +38,7 @@ extern "C" int flock(int descriptor, int operation) noexcept {
 }
 
 namespace cbt {
-namespace folder_test {
+namespace directory_test {
 
 using Code = absl::StatusCode;
 using Names = std::vector<std::string>;
@@ -52,7 +52,7 @@ class Refusal {
 };
 
 // Files can be opened, made and removed in it, but not listed.
-TEST(FolderTest, ThatMayNotBeReadCanBeUsed) {
+TEST(DirectoryTest, ThatMayNotBeReadCanBeUsed) {
   const test::TempDir dir;
   ASSERT_EQ(::chmod(dir.path().c_str(), 0333), 0);
   // The permissions of the superuser's files hold for others only.
@@ -60,44 +60,44 @@ TEST(FolderTest, ThatMayNotBeReadCanBeUsed) {
   if (user == 0) {
     ASSERT_EQ(::seteuid(65534), 0);
   }
-  absl::StatusOr<Folder> folder = Folder::Open(dir.path());
-  if (folder.ok()) {
-    EXPECT_EQ(::mknodat(folder->descriptor(), "file", S_IFREG | 0600, 0), 0);
+  absl::StatusOr<Directory> directory = Directory::Open(dir.path());
+  if (directory.ok()) {
+    EXPECT_EQ(::mknodat(directory->descriptor(), "file", S_IFREG | 0600, 0), 0);
     errno = EIO;
-    EXPECT_TRUE(folder->Remove("file"));
-    EXPECT_EQ(::faccessat(folder->descriptor(), "file", F_OK, 0), -1);
+    EXPECT_TRUE(directory->Remove("file"));
+    EXPECT_EQ(::faccessat(directory->descriptor(), "file", F_OK, 0), -1);
   }
   if (user == 0) {
     ASSERT_EQ(::seteuid(0), 0);
   }
   ASSERT_EQ(::chmod(dir.path().c_str(), 0700), 0);
-  EXPECT_OK(folder);
+  EXPECT_OK(directory);
 }
 
-TEST(FolderTest, RemovesWhatIsThere) {
+TEST(DirectoryTest, RemovesWhatIsThere) {
   const test::TempDir dir;
-  const Folder folder = test::ValueOf(Folder::Open(dir.path()));
-  ASSERT_EQ(::mkdirat(folder.descriptor(), "folder", 0700), 0);
-  EXPECT_TRUE(folder.Remove("nothing"));
-  EXPECT_FALSE(folder.Remove("folder"));
+  const Directory directory = test::ValueOf(Directory::Open(dir.path()));
+  ASSERT_EQ(::mkdirat(directory.descriptor(), "folder", 0700), 0);
+  EXPECT_TRUE(directory.Remove("nothing"));
+  EXPECT_FALSE(directory.Remove("folder"));
   EXPECT_EQ(dir.Names(), Names{"folder"});
 }
 
-TEST(FolderClaim, IsOnAFileWhereFoldersCantBeLocked) {
+TEST(DirectoryClaim, IsOnAFileWhereDirectoriesCantBeLocked) {
   for (const int error : {EBADF, EINVAL, ENOLCK, ENOSYS, EOPNOTSUPP}) {
     SCOPED_TRACE(error);
     const Refusal refused(error);
     const test::TempDir dir;
-    const Folder folder = test::ValueOf(Folder::Open(dir.path()));
-    auto claim = test::ValueOf(FolderClaim::Take(folder));
+    const Directory directory = test::ValueOf(Directory::Open(dir.path()));
+    auto claim = test::ValueOf(DirectoryClaim::Take(directory));
     EXPECT_EQ(dir.Names(), Names{"LOCK"});
     EXPECT_OK(claim->Check());
-    EXPECT_EQ(FolderClaim::Take(folder).status().code(), Code::kUnavailable);
+    EXPECT_EQ(DirectoryClaim::Take(directory).status().code(), Code::kUnavailable);
     EXPECT_OK(claim->Check());
-    // Another process could claim the folder by another file.
+    // Another process could claim the directory by another file.
     std::filesystem::remove(dir / "LOCK");
     EXPECT_EQ(claim->Check().code(), Code::kAborted);
-    const auto another = test::ValueOf(FolderClaim::Take(folder));
+    const auto another = test::ValueOf(DirectoryClaim::Take(directory));
     EXPECT_OK(another->Check());
     EXPECT_EQ(claim->Check().code(), Code::kAborted);
     claim.reset();
@@ -105,20 +105,20 @@ TEST(FolderClaim, IsOnAFileWhereFoldersCantBeLocked) {
   }
 }
 
-TEST(FolderClaim, IsOnTheFolderItselfWhereItCanBe) {
+TEST(DirectoryClaim, IsOnTheDirectoryItselfWhereItCanBe) {
   const test::TempDir dir;
-  const Folder folder = test::ValueOf(Folder::Open(dir.path()));
-  auto claim = test::ValueOf(FolderClaim::Take(folder));
+  const Directory directory = test::ValueOf(Directory::Open(dir.path()));
+  auto claim = test::ValueOf(DirectoryClaim::Take(directory));
   EXPECT_EQ(dir.Names(), Names{});
   EXPECT_OK(claim->Check());
-  EXPECT_EQ(FolderClaim::Take(folder).status().code(), Code::kUnavailable);
+  EXPECT_EQ(DirectoryClaim::Take(directory).status().code(), Code::kUnavailable);
   claim.reset();
-  EXPECT_OK(FolderClaim::Take(folder));
+  EXPECT_OK(DirectoryClaim::Take(directory));
   const Refusal refused(EIO);
-  EXPECT_EQ(FolderClaim::Take(folder).status(),
+  EXPECT_EQ(DirectoryClaim::Take(directory).status(),
             absl::UnavailableError(dir.path() + ": Input/output error"));
   EXPECT_EQ(dir.Names(), Names{});
 }
 
-}  // namespace folder_test
+}  // namespace directory_test
 }  // namespace cbt

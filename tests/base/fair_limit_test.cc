@@ -66,10 +66,10 @@ TEST(FairLimit, WhoIsSilentCountsNoMore) {
 TEST(FairLimit, ManyUsersTakeBoundedMemory) {
   FairLimit limit(1000, 1000);
   const FairLimit::Clock::time_point now{seconds(100)};
-  for (size_t i = 0; i < 10 * FairLimit::kMostUsers; ++i) {
+  for (size_t i = 0; i < 10 * FairLimit::kMaxUsers; ++i) {
     EXPECT_FALSE(limit.Take(std::to_string(i), now).has_value());
   }
-  EXPECT_LE(limit.users(), FairLimit::kMostUsers);
+  EXPECT_LE(limit.users(), FairLimit::kMaxUsers);
 }
 
 TEST(FairLimit, IsSpentSaysWhatTakeWouldAndTakesNothing) {

@@ -176,22 +176,22 @@ TEST(MappedFile, SDNoticesAWriteWhoseTimeWasPutBack) {
   EXPECT_EQ(file->CheckUnchanged().code(), StatusCode::kAborted);
 }
 
-TEST(Folder, OfAPath) {
-  EXPECT_EQ(FolderOf("file"), ".");
-  EXPECT_EQ(FolderOf("/file"), "/");
-  EXPECT_EQ(FolderOf("a/b/file"), "a/b");
+TEST(Directory, OfAPath) {
+  EXPECT_EQ(DirectoryOf("file"), ".");
+  EXPECT_EQ(DirectoryOf("/file"), "/");
+  EXPECT_EQ(DirectoryOf("a/b/file"), "a/b");
 }
 
-TEST(Folder, IsMadeOnce) {
+TEST(Directory, IsMadeOnce) {
   const TempDir dir;
   for (const std::string name : {"a", "b/", "c//"}) {
     for (const bool sync : {false, true, true}) {
-      ASSERT_OK(MakeFolder(dir / name, sync));
+      ASSERT_OK(MakeDirectory(dir / name, sync));
       EXPECT_TRUE(std::filesystem::is_directory(dir / name));
     }
   }
-  EXPECT_EQ(MakeFolder(dir / "missing/d", true).code(), StatusCode::kNotFound);
-  ASSERT_OK(MakeFolder("/", true));
+  EXPECT_EQ(MakeDirectory(dir / "missing/d", true).code(), StatusCode::kNotFound);
+  ASSERT_OK(MakeDirectory("/", true));
 }
 
 }  // namespace file_io_test

@@ -1,10 +1,10 @@
-#include "base/utf8.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstdint>
 #include <string>
+
+#include "base/text.h"
 
 namespace cbt {
 namespace utf8_test {

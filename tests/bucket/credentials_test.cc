@@ -23,31 +23,31 @@ TEST(S3Credentials, FromTheEnvironment) {
 }
 
 TEST(S3Credentials, FromAFile) {
-  const test::TempDir folder;
-  folder.Write("file",
-               "# keys\n[other]\naws_access_key_id=O\naws_secret_access_key=OS\n\n"
-               "[default]\r\naws_access_key_id = AK\r\naws_secret_access_key = S/K+=\r\n"
-               "[half]\naws_access_key_id = H\n");
-  ASSERT_OK_AND_ASSIGN(const S3Credentials found, S3CredentialsFromFile(folder / "file"));
+  const test::TempDir directory;
+  directory.Write("file",
+                  "# keys\n[other]\naws_access_key_id=O\naws_secret_access_key=OS\n\n"
+                  "[default]\r\naws_access_key_id = AK\r\naws_secret_access_key = S/K+=\r\n"
+                  "[half]\naws_access_key_id = H\n");
+  ASSERT_OK_AND_ASSIGN(const S3Credentials found, S3CredentialsFromFile(directory / "file"));
   EXPECT_EQ(found.access_key, "AK");
   EXPECT_EQ(found.secret_key.Reveal(), "S/K+=");
   EXPECT_TRUE(found.session_token.empty());
-  EXPECT_TRUE(absl::IsNotFound(S3CredentialsFromFile(folder / "file", "none").status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(S3CredentialsFromFile(folder / "file", "half").status()));
-  EXPECT_TRUE(absl::IsNotFound(S3CredentialsFromFile(folder / "none").status()));
+  EXPECT_TRUE(absl::IsNotFound(S3CredentialsFromFile(directory / "file", "none").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(S3CredentialsFromFile(directory / "file", "half").status()));
+  EXPECT_TRUE(absl::IsNotFound(S3CredentialsFromFile(directory / "none").status()));
 }
 
 TEST(S3Place, FromFilesOfCosi) {
-  const test::TempDir folder;
-  folder.Write("COSI_PROTOCOL", "S3");
-  folder.Write("COSI_S3_BUCKET_ID", "bc-1");
-  folder.Write("COSI_S3_ENDPOINT", "https://s3.example.com\n");
-  folder.Write("COSI_S3_REGION", "eu-1");
-  folder.Write("COSI_S3_ADDRESSING_STYLE", "virtual");
-  folder.Write("COSI_S3_ACCESS_KEY_ID", "AK");
-  EXPECT_TRUE(absl::IsInvalidArgument(S3PlaceFromCosi(folder.path()).status()));
-  folder.Write("COSI_S3_ACCESS_SECRET_KEY", "SK");
-  ASSERT_OK_AND_ASSIGN(const S3Place place, S3PlaceFromCosi(folder.path()));
+  const test::TempDir directory;
+  directory.Write("COSI_PROTOCOL", "S3");
+  directory.Write("COSI_S3_BUCKET_ID", "bc-1");
+  directory.Write("COSI_S3_ENDPOINT", "https://s3.example.com\n");
+  directory.Write("COSI_S3_REGION", "eu-1");
+  directory.Write("COSI_S3_ADDRESSING_STYLE", "virtual");
+  directory.Write("COSI_S3_ACCESS_KEY_ID", "AK");
+  EXPECT_TRUE(absl::IsInvalidArgument(S3PlaceFromCosi(directory.path()).status()));
+  directory.Write("COSI_S3_ACCESS_SECRET_KEY", "SK");
+  ASSERT_OK_AND_ASSIGN(const S3Place place, S3PlaceFromCosi(directory.path()));
   EXPECT_EQ(place.bucket, "bc-1");
   EXPECT_EQ(place.endpoint, "https://s3.example.com");
   EXPECT_EQ(place.region, "eu-1");
@@ -58,12 +58,12 @@ TEST(S3Place, FromFilesOfCosi) {
 
 TEST(S3Place, FromTheJsonOfCosi) {
   if (!CBT_TEST_READS_JSON) GTEST_SKIP() << "built without RapidJSON";
-  const test::TempDir folder;
-  folder.Write("mount/BucketInfo", R"({"metadata": {"name": "bc-1"}, "spec": {
+  const test::TempDir directory;
+  directory.Write("mount/BucketInfo", R"({"metadata": {"name": "bc-1"}, "spec": {
     "bucketName": "b1", "authenticationType": "KEY", "protocols": ["s3"], "secretS3": {
     "endpoint": "https://s3.example.com", "region": "", "accessKeyID": "AK",
     "accessSecretKey": "SK"}, "secretAzure": null}})");
-  for (const std::string& path : {folder / "mount", folder / "mount/BucketInfo"}) {
+  for (const std::string& path : {directory / "mount", directory / "mount/BucketInfo"}) {
     ASSERT_OK_AND_ASSIGN(const S3Place place, S3PlaceFromCosi(path));
     EXPECT_EQ(place.bucket, "b1");
     EXPECT_EQ(place.endpoint, "https://s3.example.com");
@@ -73,8 +73,8 @@ TEST(S3Place, FromTheJsonOfCosi) {
   for (const std::string json :
        {"", "[]", "{", "{\"spec\": 1}", R"({"spec": {"bucketName": "b"}})",
         R"({"spec": {"bucketName": "b", "secretS3": {"endpoint": "https://h"}}})"}) {
-    folder.Write("bad", json);
-    EXPECT_TRUE(absl::IsInvalidArgument(S3PlaceFromCosi(folder / "bad").status())) << json;
+    directory.Write("bad", json);
+    EXPECT_TRUE(absl::IsInvalidArgument(S3PlaceFromCosi(directory / "bad").status())) << json;
   }
 }
 

@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cbt/list_cursor.h"
+#include "cbt/memory.h"
 #include "cbt/units.h"
 #include "tests/support/status.h"
 

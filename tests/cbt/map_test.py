@@ -354,7 +354,7 @@ class Maps(support.CbtTest):
         self.assertTrue(before)
         for place in in_chain:
             output = self.fails(2, "chain", "delta", chain, "s0", "s1", "--output", place)
-            self.assertIn(f"{place}: lies in a folder that is an input", output)
+            self.assertIn(f"{place}: lies in a directory that is an input", output)
         self.assertEqual(contents(), before)
         # Also if it is the standard input.
         listed = self.path("listed.json")

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/json_string.h"
+#include "base/text.h"
 #include "cbt/units.h"
 #include "cbt/wire/digest.h"
 #include "programs/cbt/output/shades.h"

@@ -2,6 +2,8 @@
 //
 // Memory that is freed is overwritten, so that a cursor which still reads it gives another answer
 // in every build; under the address sanitizer it is an error.
+#include "cbt/lifetime.h"
+
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -18,9 +20,7 @@
 #include "cbt/bitmap.h"
 #include "cbt/change_map.h"
 #include "cbt/executor.h"
-#include "cbt/list_cursor.h"
 #include "cbt/memory.h"
-#include "cbt/shared_bytes.h"
 #include "tests/support/cursors.h"
 #include "tests/support/status.h"
 

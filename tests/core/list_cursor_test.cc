@@ -1,8 +1,7 @@
-#include "cbt/list_cursor.h"
-
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include "cbt/memory.h"
 #include "tests/support/cursors.h"
 #include "tests/support/generators.h"
 #include "tests/support/status.h"

@@ -1,6 +1,4 @@
 // Windows, chunks and bridges against a set of bytes.
-#include "cbt/requested_cursor.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>

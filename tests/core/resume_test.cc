@@ -16,7 +16,6 @@
 #include "cbt/change_chain.h"
 #include "cbt/change_map.h"
 #include "cbt/change_map_file.h"
-#include "cbt/list_cursor.h"
 #include "cbt/memory.h"
 #include "cbt/transform.h"
 #include "cbt/units.h"
@@ -147,10 +146,10 @@ TEST_F(ResumeTest, MapsFilesAndChains) {
   const ByteSet either = Combined([](bool a, bool b) { return a || b; });
   const std::vector<ChangeMap> maps = {Map(a_), Map(b_)};
   Check("map_union", ValueOf(MakeUnionCursor(maps)), either);
-  const test::TempDir folder;
-  ASSERT_OK(WriteChangeMap(Map(a_), folder / "a.cbm"));
-  Check("lazy_map_file", ValueOf(OpenChangeMapCursor(folder / "a.cbm")), Bytes(a_));
-  ASSERT_OK_AND_ASSIGN(const auto chain, ChangeChain::Create(folder / "c", "vol", kBlock,
+  const test::TempDir directory;
+  ASSERT_OK(WriteChangeMap(Map(a_), directory / "a.cbm"));
+  Check("lazy_map_file", ValueOf(OpenChangeMapCursor(directory / "a.cbm")), Bytes(a_));
+  ASSERT_OK_AND_ASSIGN(const auto chain, ChangeChain::Create(directory / "c", "vol", kBlock,
                                                              {"0", capacity_}, {.sync = false}));
   for (int i = 1; i < 4; ++i) {
     ChangeMap map = Map(i == 1 ? a_ : i == 2 ? b_ : ByteSet(a_.size()));
@@ -271,12 +270,12 @@ TEST_F(LargeResumeTest, MapsFilesChainsAndTransforms) {
   const std::vector<ChangeMap> maps = {Map(a), Map(b)};
   Check("map", MakeChangeMapCursor(maps[0]), a);
   Check("map_union", ValueOf(MakeUnionCursor(maps)), both);
-  const test::TempDir folder;
-  ASSERT_OK(WriteChangeMap(maps[0], folder / "a.cbm"));
-  Check("lazy_map_file", ValueOf(OpenChangeMapCursor(folder / "a.cbm")), a);
+  const test::TempDir directory;
+  ASSERT_OK(WriteChangeMap(maps[0], directory / "a.cbm"));
+  Check("lazy_map_file", ValueOf(OpenChangeMapCursor(directory / "a.cbm")), a);
   ASSERT_OK_AND_ASSIGN(
       const auto chain,
-      ChangeChain::Create(folder / "c", "vol", kG, {"0", kGeometry.capacity}, {.sync = false}));
+      ChangeChain::Create(directory / "c", "vol", kG, {"0", kGeometry.capacity}, {.sync = false}));
   for (int i = 1; i < 3; ++i) {
     ChangeMap map = maps[static_cast<size_t>(i) - 1];
     map.set_identity({"vol", std::to_string(i - 1), std::to_string(i)});

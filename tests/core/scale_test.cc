@@ -10,7 +10,7 @@
 
 #include "cbt/bitmap.h"
 #include "cbt/change_map.h"
-#include "cbt/list_cursor.h"
+#include "cbt/memory.h"
 #include "cbt/transform.h"
 #include "cbt/units.h"
 #include "cbt/wire/message.h"

@@ -20,7 +20,6 @@
 #include "cbt/bitmap.h"
 #include "cbt/change_map.h"
 #include "cbt/change_map_file.h"
-#include "cbt/list_cursor.h"
 #include "cbt/memory.h"
 #include "cbt/transform.h"
 #include "tests/support/awkward_volumes.h"

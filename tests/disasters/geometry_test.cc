@@ -15,7 +15,6 @@
 #include "cbt/change_tracker.h"
 #include "cbt/extent.h"
 #include "cbt/memory.h"
-#include "cbt/requested_cursor.h"
 #include "cbt/transform.h"
 #include "cbt/units.h"
 #include "tests/map/tracker/epochs.h"

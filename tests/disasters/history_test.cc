@@ -43,21 +43,23 @@ ChangeMap Map(const std::string& base, const std::string& target, const Set& blo
   return map;
 }
 
-std::unique_ptr<ChangeChain> NewChain(const test::TempDir& folder, uint64_t volume_blocks = 1024) {
-  return ValueOf(ChangeChain::Create(folder / "c", "vol", kG, {"s0", volume_blocks * kG}, kQuick));
+std::unique_ptr<ChangeChain> NewChain(const test::TempDir& directory,
+                                      uint64_t volume_blocks = 1024) {
+  return ValueOf(
+      ChangeChain::Create(directory / "c", "vol", kG, {"s0", volume_blocks * kG}, kQuick));
 }
 
 // Snapshots s0 to s<last>; block k changed up to s<k>.
-std::unique_ptr<ChangeChain> ChainTo(const test::TempDir& folder, size_t last) {
-  std::unique_ptr<ChangeChain> chain = NewChain(folder);
+std::unique_ptr<ChangeChain> ChainTo(const test::TempDir& directory, size_t last) {
+  std::unique_ptr<ChangeChain> chain = NewChain(directory);
   for (size_t k = 1; k <= last; ++k) EXPECT_OK(chain->Append(Map(Id(k - 1), Id(k), {k})));
   return chain;
 }
 
-std::map<std::string, std::string> FilesIn(const test::TempDir& folder) {
+std::map<std::string, std::string> FilesIn(const test::TempDir& directory) {
   std::map<std::string, std::string> files;
-  for (const std::string& name : folder.Names("c")) {
-    files[name] = test::ReadFile(folder / absl::StrCat("c/", name));
+  for (const std::string& name : directory.Names("c")) {
+    files[name] = test::ReadFile(directory / absl::StrCat("c/", name));
   }
   return files;
 }
@@ -67,8 +69,8 @@ std::map<std::string, std::string> FilesIn(const test::TempDir& folder) {
 TEST(Disasters, D4AfterARevertTheOldHistoryIsNoBaseForTheNewOne) {
   constexpr size_t kLast = 5;
   for (size_t to = 0; to < kLast; ++to) {
-    const test::TempDir folder;
-    const auto chain = ChainTo(folder, kLast);
+    const test::TempDir directory;
+    const auto chain = ChainTo(directory, kLast);
     const Set written = {100 + to};
     for (const std::string name : {"new", "s5"}) {
       EXPECT_FALSE(chain->Append(Map(Id(to), name, written)).ok()) << to;
@@ -127,8 +129,8 @@ TEST(Disasters, D8EveryHistoryOfAnObjectOverSnapshotsGivesEveryDelta) {
         const auto tracker,
         ChangeTracker::Create(
             {.geometry = {blocks * kG, kG}, .volume = "vol", .base = "s0", .region_bytes = kG}));
-    const test::TempDir folder;
-    const auto chain = NewChain(folder, blocks);
+    const test::TempDir directory;
+    const auto chain = NewChain(directory, blocks);
     for (size_t i = 1; i <= snapshots; ++i) {
       for (const uint64_t block : all.changes[i]) {
         ASSERT_OK(tracker->Mark({block * kG, kG}));
@@ -173,8 +175,8 @@ TEST(Disasters, D8EveryHistoryOfAnObjectOverSnapshotsGivesEveryDelta) {
 TEST(Disasters, D18ABaseThatIsGoneIsNotReplacedByAnOlderOne) {
   constexpr size_t kLast = 9;
   for (size_t gone = 0; gone <= kLast; ++gone) {
-    const test::TempDir folder;
-    const auto chain = ChainTo(folder, kLast);
+    const test::TempDir directory;
+    const auto chain = ChainTo(directory, kLast);
     ASSERT_OK(chain->Remove(Id(gone)));
     for (size_t other = 0; other <= kLast; ++other) {
       EXPECT_EQ(chain->Delta(Id(gone), Id(other)).status().code(), StatusCode::kNotFound);
@@ -193,9 +195,9 @@ TEST(Disasters, D18ABaseThatIsGoneIsNotReplacedByAnOlderOne) {
 }
 
 TEST(Disasters, D21UnrelatedOrReversedPairsAreRefusedAndLeaveNothingBehind) {
-  const test::TempDir folder;
-  auto chain = ChainTo(folder, 4);
-  const std::map<std::string, std::string> before = FilesIn(folder);
+  const test::TempDir directory;
+  auto chain = ChainTo(directory, 4);
+  const std::map<std::string, std::string> before = FilesIn(directory);
   for (int run = 0; run < 3; ++run) {
     for (size_t base = 0; base <= 4; ++base) {
       for (size_t target = 0; target < base; ++target) {
@@ -207,11 +209,11 @@ TEST(Disasters, D21UnrelatedOrReversedPairsAreRefusedAndLeaveNothingBehind) {
     EXPECT_EQ(chain->Append(Map("s3", "s5", {5})).code(), StatusCode::kFailedPrecondition);
     EXPECT_EQ(chain->Append(Map("x", "s5", {5})).code(), StatusCode::kFailedPrecondition);
     EXPECT_EQ(chain->Append(Map("s4", "s3", {5})).code(), StatusCode::kAlreadyExists);
-    EXPECT_EQ(FilesIn(folder), before);
+    EXPECT_EQ(FilesIn(directory), before);
     // As another process would start.
     chain.reset();
     ASSERT_OK_AND_ASSIGN(chain,
-                         ChangeChain::Open(folder / "c", ChangeChain::Access::kChange, kQuick));
+                         ChangeChain::Open(directory / "c", ChangeChain::Access::kChange, kQuick));
   }
   ASSERT_OK(chain->Append(Map("s4", "s5", {5})));
   EXPECT_EQ(DeltaOf(*chain, "s0", "s5"), (Set{1, 2, 3, 4, 5}));

@@ -76,7 +76,7 @@ class RequestsTest(parts.DriverTest):
         path = os.path.join(self.folder, "nbd.sock")
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
-                ["nbdkit", "--foreground", "--unix", path, parts.PLUGIN, "folder=" + folder,
+                ["nbdkit", "--foreground", "--unix", path, parts.PLUGIN, "directory=" + folder,
                  f"size={SIZE}", *more], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         self.addCleanup(self.process.wait)
         self.addCleanup(self.process.kill)

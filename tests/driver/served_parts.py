@@ -41,7 +41,7 @@ class Served:
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 ["nbdkit", "--foreground", "--threads", "4", "--unix", self.nbd_path, parts.PLUGIN,
-                 f"folder={self.data}", f"control={self.control_path}"],
+                 f"directory={self.data}", f"control={self.control_path}"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 env=dict(os.environ, **(environment or {})))
         while self.process.poll() is None:

@@ -47,18 +47,18 @@ void Overwrite(SnapshotCopy& copy, int data, uint64_t offset, size_t length) {
             static_cast<ssize_t>(length));
 }
 
-// What the process that took the snapshot did, from an empty folder.
+// What the process that took the snapshot did, from an empty directory.
 std::vector<DiskOperation> Record(const std::string& live) {
   const std::vector<uint8_t> original = Original();
   std::filesystem::create_directory(live);
   test::StartRecording(live);
-  EXPECT_OK(MakeFolder(live + "/copying", true));
+  EXPECT_OK(MakeDirectory(live + "/copying", true));
   const OwnedDescriptor data(OpenFile(live + "/data", O_RDWR | O_CREAT | O_EXCL, 0600));
   EXPECT_EQ(::ftruncate(data.number(), kSize), 0);
   EXPECT_EQ(::pwrite(data.number(), original.data(), kSize, 0), static_cast<ssize_t>(kSize));
   EXPECT_EQ(::fsync(data.number()), 0);
-  EXPECT_OK(SyncFolder(live));
-  const Folder copying = ValueOf(Folder::Open(live + "/copying"));
+  EXPECT_OK(SyncDirectory(live));
+  const Directory copying = ValueOf(Directory::Open(live + "/copying"));
   const auto copy = ValueOf(SnapshotCopy::Begin(copying, "s", kSize, 1'000'000'007, data.number()));
   EXPECT_OK(copying.Sync());
   test::Note("taken");
@@ -79,7 +79,7 @@ std::vector<DiskOperation> Record(const std::string& live) {
 // What another process does with what is on the disk; empty if it gets the snapshot.
 std::string Complete(const std::string& after) {
   const OwnedDescriptor data(OpenFile(after + "/data", O_RDWR));
-  const Folder copying = ValueOf(Folder::Open(after + "/copying"));
+  const Directory copying = ValueOf(Directory::Open(after + "/copying"));
   const auto copy = SnapshotCopy::Resume(copying, "s", data.number());
   if (!copy.ok()) return copy.status().ToString();
   Overwrite(**copy, data.number(), 2 * kRegion - 1, 2);

@@ -16,11 +16,9 @@
 #include <vector>
 
 #include "cbt/kube/client.h"
-#include "cbt/kube/core_objects.h"
 #include "cbt/kube/object.h"
-#include "cbt/kube/reviews.h"
-#include "cbt/kube/snapshots.h"
 #include "cbt/kube/status.h"
+#include "cbt/kube/typed_objects.h"
 #include "kube/client/answer.h"
 #include "kube/client/exec_plugin.h"
 #include "kube/client/kubeconfig.h"

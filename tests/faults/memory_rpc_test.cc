@@ -25,11 +25,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/watched_file.h"
 #include "cbt/executor.h"
-#include "cbt/metadata_type.h"
+#include "cbt/extent.h"
 #include "cbt/ops/metrics.h"
 #include "cbt/rpc/access.h"
 #include "cbt/rpc/server.h"
-#include "cbt/rpc/session_store.h"
 #include "cbt/rpc/telemetry.h"
 #include "cbt/units.h"
 #include "cbt/wire/digest.h"
@@ -37,14 +36,14 @@
 #include "rpc/access/admission.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/contract.h"
-#include "rpc/contract/page_token.h"
+#include "rpc/contract/resumption.h"
 #include "rpc/contract/status.h"
 #include "rpc/relay/open_calls.h"
 #include "rpc/relay/relay_feed.h"
 #include "rpc/server/message_producer.h"
-#include "rpc/server/open_streams.h"
 #include "rpc/server/provider_feed.h"
 #include "rpc/server/server_stream.h"
+#include "rpc/server/stream_registry.h"
 #include "rpc/server/stream_telemetry.h"
 #include "rpc/transport/client_call.h"
 #include "rpc/transport/server_call.h"
@@ -262,7 +261,7 @@ class LooseCall final : public ServerCall {
 // Runs a stream's server side, with the test as the transport and the executor. An exception there
 // would end the process, or be swallowed and leave the stream open. Returns the number of messages
 // and trailers of a stream of `tuples`, two per message.
-Found ServeStream(OpenStreams& registry, const StreamOptions& options, uint64_t tuples,
+Found ServeStream(StreamRegistry& registry, const StreamOptions& options, uint64_t tuples,
                   bool never_blocks = false) {
   LastReport observer;
   Silent log;
@@ -331,7 +330,7 @@ TEST_F(OutOfMemoryInServices, EveryStreamComesToItsEnd) {
   options.message_bytes = 4096;
   options.messages_in_flight = 2;
   options.max_streams = 1;
-  OpenStreams registry(options.max_streams, std::chrono::hours(1), std::chrono::hours(0));
+  StreamRegistry registry(options.max_streams, std::chrono::hours(1), std::chrono::hours(0));
   // The message queue allocates only occasionally: at one of these lengths it does for the last
   // message, which comes together with the end.
   for (uint64_t tuples = 33; tuples < 51; tuples += 2) {
@@ -443,7 +442,7 @@ TEST_F(OutOfMemoryInServices, AFeedThatIsClosedLetsGo) {
 // A call that only ends.
 class FakeCall final : public ServedCall {
  public:
-  explicit FakeCall(OpenStreams& registry) : registry_(registry) {}
+  explicit FakeCall(StreamRegistry& registry) : registry_(registry) {}
   void End(absl::Status status) override {
     code = status.code();
     registry_.Remove(this);
@@ -455,11 +454,11 @@ class FakeCall final : public ServedCall {
   std::atomic<absl::StatusCode> code = absl::StatusCode::kOk;
 
  private:
-  OpenStreams& registry_;
+  StreamRegistry& registry_;
 };
 
 TEST_F(OutOfMemoryInServices, CallsAreWatchedAndDrained) {
-  OpenStreams registry(10, std::chrono::milliseconds(1), std::chrono::milliseconds(0));
+  StreamRegistry registry(10, std::chrono::milliseconds(1), std::chrono::milliseconds(0));
   std::vector<std::shared_ptr<FakeCall>> calls;
   for (int i = 0; i < 3; ++i) {
     calls.push_back(std::make_shared<FakeCall>(registry));

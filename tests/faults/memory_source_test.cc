@@ -1,4 +1,4 @@
-// Memory runs out while snapshots in a folder are opened and compared.
+// Memory runs out while snapshots in a directory are opened and compared.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@
 #include "cbt/change_map.h"
 #include "cbt/change_map_file.h"
 #include "cbt/executor.h"
-#include "cbt/list_cursor.h"
+#include "cbt/memory.h"
 #include "cbt/provider.h"
 #include "cbt/secrets.h"
 #include "cbt/source/directory_provider.h"
@@ -113,8 +113,8 @@ Found WithoutLeavingDescriptors(const Open& open) {
 
 // A lock leaked that way is held until the process ends.
 TEST(OutOfMemoryInFiles, WhatIsLockedIsGivenBack) {
-  const test::TempDir folder;
-  const std::string path = folder / "a-folder-whose-name-takes-memory-of-its-own";
+  const test::TempDir directory;
+  const std::string path = directory / "a-folder-whose-name-takes-memory-of-its-own";
   const auto work = [&]() -> Found {
     {
       const test::Undisturbed undisturbed;
@@ -141,9 +141,9 @@ TEST(OutOfMemoryInFiles, WhatIsLockedIsGivenBack) {
                 std::filesystem::create_directory(path);
               }
               return WithoutLeavingDescriptors([&]() -> Found {
-                const absl::StatusOr<Folder> folder = Folder::Open(path);
-                if (!folder.ok()) return std::nullopt;
-                const auto log = RegionLog::Create(*folder, "log", header);
+                const absl::StatusOr<Directory> directory = Directory::Open(path);
+                if (!directory.ok()) return std::nullopt;
+                const auto log = RegionLog::Create(*directory, "log", header);
                 if (!log.ok()) return std::nullopt;
                 return std::vector<uint8_t>{1};
               });
@@ -155,7 +155,7 @@ TEST(OutOfMemoryInFiles, WhatIsLockedIsGivenBack) {
 // numbers: it looks again.
 TEST(OutOfMemoryInFiles, MDAChainGoesOnAfterAnInterruptedChange) {
   const test::TempDir place;
-  const std::string folder = place / "chain";
+  const std::string directory = place / "chain";
   const auto map = [](const std::string& base, const std::string& target, uint64_t block) {
     ChangeMapBuilder builder = ValueOf(ChangeMapBuilder::Create({kGiB, 4096}));
     EXPECT_OK(builder.AddBlocks(block, block + 1));
@@ -167,8 +167,8 @@ TEST(OutOfMemoryInFiles, MDAChainGoesOnAfterAnInterruptedChange) {
   const ChangeMap second = map("s1", "s2", 2);
   bool failed = true;
   for (int64_t n = 1; failed; ++n) {
-    std::filesystem::remove_all(folder);
-    ASSERT_OK_AND_ASSIGN(auto made, ChangeChain::Create(folder, "vol", 4096, {"s0", kGiB}, {}));
+    std::filesystem::remove_all(directory);
+    ASSERT_OK_AND_ASSIGN(auto made, ChangeChain::Create(directory, "vol", 4096, {"s0", kGiB}, {}));
     {
       const test::FailAllocation fails(n);
       try {
@@ -185,15 +185,15 @@ TEST(OutOfMemoryInFiles, MDAChainGoesOnAfterAnInterruptedChange) {
     for (const ChainSnapshot& snapshot : made->snapshots()) {
       EXPECT_TRUE(made->Contains(snapshot.id)) << n;
     }
-    const auto left = ChangeChain::Open(folder, ChangeChain::Access::kRead);
+    const auto left = ChangeChain::Open(directory, ChangeChain::Access::kRead);
     ASSERT_OK(left) << n << ": " << left.status();
     EXPECT_OK((*left)->Verify()) << n << ": " << (*left)->Verify();
     EXPECT_EQ((*left)->snapshots().size(), made->snapshots().size()) << n;
   }
 }
 
-// The folder also has files about other snapshots, which are read first.
-class FolderOutOfMemory : public testing::Test {
+// The directory also has files about other snapshots, which are read first.
+class DirectoryOutOfMemory : public testing::Test {
  protected:
   // These must be the program's last tests.
   static void TearDownTestSuite() {
@@ -201,7 +201,7 @@ class FolderOutOfMemory : public testing::Test {
     test::PrintFigure("r10_wrong_source", test::WrongAnswers());
   }
 
-  FolderOutOfMemory() {
+  DirectoryOutOfMemory() {
     dir_.Write("root/v/monday-by-a-long-name.image", std::string(10'000, 'a'));
     dir_.Write("root/v/tuesday-by-a-long-name.image", std::string(10'000, 'b'));
     dir_.Write("root/v/.a-list-of-a-long-name", "rbd diff v1\ns");
@@ -209,9 +209,9 @@ class FolderOutOfMemory : public testing::Test {
                "base another\ntarget one\naddress .a-list-of-a-long-name\n");
     ChangeMap map = ValueOf(ValueOf(ChangeMapBuilder::Create({10'000, 4096})).Build());
     map.set_identity({"", "first-of-others", "second-of-others"});
-    const std::string folder = dir_ / "root/v/";
-    EXPECT_OK(WriteChangeMap(map, folder + "a-map-of-a-long-name.cbm"));
-    const auto chain = ValueOf(ChangeChain::Create(folder + "a-chain-of-a-long-name.chain", "",
+    const std::string directory = dir_ / "root/v/";
+    EXPECT_OK(WriteChangeMap(map, directory + "a-map-of-a-long-name.cbm"));
+    const auto chain = ValueOf(ChangeChain::Create(directory + "a-chain-of-a-long-name.chain", "",
                                                    4096, {"first-of-others", 10'000}));
     EXPECT_OK(chain->Append(map));
   }
@@ -221,7 +221,7 @@ class FolderOutOfMemory : public testing::Test {
   const StreamContext context_{{}, secrets_};
 };
 
-TEST_F(FolderOutOfMemory, LeavesNoDescriptors) {
+TEST_F(DirectoryOutOfMemory, LeavesNoDescriptors) {
   const std::string base = "v/monday-by-a-long-name";
   const std::string target = "v/tuesday-by-a-long-name";
   const std::string root = dir_ / "root";
@@ -242,7 +242,7 @@ TEST_F(FolderOutOfMemory, LeavesNoDescriptors) {
 }
 
 // Without openat2 in the kernel, paths are walked step by step.
-TEST_F(FolderOutOfMemory, StepsLeaveNoDescriptors) {
+TEST_F(DirectoryOutOfMemory, StepsLeaveNoDescriptors) {
   const std::string path = "v/.a-list-of-a-long-name";
   const int root = ::open((dir_ / "root").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   ASSERT_GE(root, 0);

@@ -1,5 +1,7 @@
 // Memory runs out at every allocation: an error or std::bad_alloc at the API, never a crash, a leak
 // (under the address sanitizer) or a different answer, and earlier state is unchanged.
+#include "cbt/memory.h"
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -23,8 +25,7 @@
 #include "cbt/change_map_file.h"
 #include "cbt/change_tracker.h"
 #include "cbt/executor.h"
-#include "cbt/list_cursor.h"
-#include "cbt/metadata_type.h"
+#include "cbt/extent.h"
 #include "cbt/secrets.h"
 #include "cbt/source/ext_filesystem.h"
 #include "cbt/source/image.h"
@@ -278,7 +279,7 @@ TEST_F(OutOfMemory, AMapThatCouldNotBeChangedIsAsItWas) {
 
 // After a failed change, a chain is the old or the new one, and works.
 TEST_F(OutOfMemory, Chains) {
-  const std::string folder = absl::StrCat(testing::TempDir(), "cbt-memory-", ::getpid());
+  const std::string directory = absl::StrCat(testing::TempDir(), "cbt-memory-", ::getpid());
   const auto map = [](uint64_t day) {
     ChangeMapBuilder builder = ValueOf(ChangeMapBuilder::Create({kGiB, 4096}));
     EXPECT_OK(builder.AddBlocks(day, day + 1));
@@ -306,9 +307,9 @@ TEST_F(OutOfMemory, Chains) {
   const auto work = [&]() -> Found {
     {
       const test::Undisturbed undisturbed;
-      std::filesystem::remove_all(folder);
+      std::filesystem::remove_all(directory);
     }
-    auto made = ChangeChain::Create(folder, "vol", 4096, {"s0", kGiB}, options);
+    auto made = ChangeChain::Create(directory, "vol", 4096, {"s0", kGiB}, options);
     if (!made.ok()) return std::nullopt;
     for (const ChangeMap& day : days) {
       if (!(*made)->Append(day).ok()) return std::nullopt;
@@ -322,7 +323,7 @@ TEST_F(OutOfMemory, Chains) {
                 if (found.has_value()) return found;
               } catch (const std::bad_alloc&) {
                 const test::Undisturbed undisturbed;
-                const auto left = ChangeChain::Open(folder, ChangeChain::Access::kRead);
+                const auto left = ChangeChain::Open(directory, ChangeChain::Access::kRead);
                 if (left.ok()) {
                   EXPECT_OK((*left)->Verify());
                   const std::string newest = (*left)->snapshots().back().id;
@@ -337,7 +338,7 @@ TEST_F(OutOfMemory, Chains) {
               return std::nullopt;
             }),
             50);
-  std::filesystem::remove_all(folder);
+  std::filesystem::remove_all(directory);
 }
 
 // Moves are noexcept, and peers choose the length of tokens.

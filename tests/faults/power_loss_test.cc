@@ -36,7 +36,7 @@ constexpr uint64_t kBlock = 4096;
 constexpr VolumeGeometry kVolume = {1000 * kBlock, kBlock};
 
 // In memory if possible: nothing here needs to survive.
-std::string MakeFolder() {
+std::string MakeDirectory() {
   const bool memory = ::access("/dev/shm", W_OK) == 0;
   std::string name = (memory ? "/dev/shm" : testing::TempDir()) + "/cbt-power-XXXXXX";
   EXPECT_NE(::mkdtemp(name.data()), nullptr);
@@ -56,14 +56,15 @@ class PowerLoss : public testing::Test {
   // Returns what is wrong in `after_` once these notes have been made; empty if nothing is.
   using Judge = std::function<std::string(const Notes& notes)>;
 
-  PowerLoss() : folder_(MakeFolder()), live_(folder_ + "/live"), after_(folder_ + "/after") {}
-  ~PowerLoss() override { std::filesystem::remove_all(folder_); }
+  PowerLoss()
+      : directory_(MakeDirectory()), live_(directory_ + "/live"), after_(directory_ + "/after") {}
+  ~PowerLoss() override { std::filesystem::remove_all(directory_); }
   static void TearDownTestSuite() {
     PrintFigure("r13_states", states_);
     PrintFigure("r13_wrong", wrong_);
   }
 
-  // What `work` does to the files below `live_`, from an empty folder.
+  // What `work` does to the files below `live_`, from an empty directory.
   std::vector<DiskOperation> Record(const std::function<void()>& work) const {
     std::filesystem::remove_all(live_);
     std::filesystem::create_directory(live_);
@@ -136,7 +137,7 @@ class PowerLoss : public testing::Test {
     }
   }
 
-  const std::string folder_;
+  const std::string directory_;
   const std::string live_;   // where the work happens
   const std::string after_;  // where the state is restored
   static inline int64_t states_ = 0;

@@ -43,7 +43,7 @@ std::atomic<int> writes = 0;
 
 }  // namespace
 
-const char* WatchedFolder() { return watched.c_str(); }
+const char* WatchedDirectory() { return watched.c_str(); }
 bool WatchSockets() { return false; }
 
 Verdict Before(const Attempt& attempt) {
@@ -65,7 +65,7 @@ namespace {
 constexpr uint64_t kG = 4096;
 constexpr uint64_t kBlocks = 100;
 
-// Makes the n-th system call on the tracker's folder fail.
+// Makes the n-th system call on the tracker's directory fail.
 class FailCall {
  public:
   FailCall(int64_t n, bool others) {
@@ -381,8 +381,8 @@ TEST(TrackerFaults, AttackFAWriteInFlightOutlivesAnEpochThatIsBeingOpened) {
 TEST(TrackerFaults, AShortWriteOfTheRegionLogContinuesWhereItStopped) {
   const TempDir dir;
   watched = dir.path();
-  const absl::StatusOr<Folder> folder = Folder::Open(dir.path());
-  ASSERT_TRUE(folder.ok()) << folder.status();
+  const absl::StatusOr<Directory> directory = Directory::Open(dir.path());
+  ASSERT_TRUE(directory.ok()) << directory.status();
   const RegionLogHeader header = {.tracker = 1,
                                   .geometry = {kBlocks * kG, kG},
                                   .region_bytes = kG,
@@ -390,7 +390,7 @@ TEST(TrackerFaults, AShortWriteOfTheRegionLogContinuesWhereItStopped) {
                                   .number = 1,
                                   .volume = "volume",
                                   .base = "monday"};
-  const auto log = RegionLog::Create(*folder, "log", header);
+  const auto log = RegionLog::Create(*directory, "log", header);
   ASSERT_TRUE(log.ok()) << log.status();
   std::vector<uint64_t> want;
   for (const auto& [first, last] : {std::pair(7, 7), {20, 31}, {3, 5}, {99, 99}}) {
@@ -401,7 +401,7 @@ TEST(TrackerFaults, AShortWriteOfTheRegionLogContinuesWhereItStopped) {
     short_writes = false;
     ASSERT_TRUE(status.ok()) << status;
     EXPECT_GT(writes, 4) << "regions " << first << " to " << last;
-    const auto contents = RegionLog::Read(*folder, "log");
+    const auto contents = RegionLog::Read(*directory, "log");
     ASSERT_TRUE(contents.ok()) << contents.status();
     EXPECT_TRUE(contents->sound);
     EXPECT_EQ(contents->regions, want);

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "cbt/list_cursor.h"
+#include "cbt/memory.h"
 #include "cbt/transform.h"
 #include "cbt/units.h"
 #include "tests/map/maps.h"

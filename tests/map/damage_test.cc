@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/checksum.h"
 #include "base/directory.h"
+#include "base/manifest_bytes.h"
 #include "cbt/change_map_file.h"
 #include "cbt/units.h"
 #include "map/chain/chain_manifest.h"
@@ -300,15 +300,15 @@ class LogDamageTest : public testing::Test {
   LogDamageTest() {
     const RegionLogHeader header = {7, {kGiB, 4096}, 64 * kMiB, 3, 5, "vol", "monday"};
     const auto log =
-        ValueOf(RegionLog::Create(ValueOf(Folder::Open(folder_.path())), "log", header));
+        ValueOf(RegionLog::Create(ValueOf(Directory::Open(directory_.path())), "log", header));
     for (const uint64_t region : regions_) EXPECT_OK(log->Add(region, region));
-    bytes_ = test::ReadFile<Bytes>(folder_ / "log");
+    bytes_ = test::ReadFile<Bytes>(directory_ / "log");
   }
 
   absl::StatusOr<RegionLog::Contents> Read(const Bytes& bytes) const {
     file_.Write(bytes);
     const std::filesystem::path path = file_.path();
-    return RegionLog::Read(ValueOf(Folder::Open(path.parent_path())), path.filename());
+    return RegionLog::Read(ValueOf(Directory::Open(path.parent_path())), path.filename());
   }
 
   // Refused means an error, or that all regions count as written.
@@ -318,7 +318,7 @@ class LogDamageTest : public testing::Test {
     return contents->regions == regions_ ? Verdict::kSame : Verdict::kOther;
   }
 
-  const test::TempDir folder_;
+  const test::TempDir directory_;
   const test::MemoryFile file_;
   const std::vector<uint64_t> regions_ = {3, 0, 15, 7};
   Bytes bytes_;
@@ -361,10 +361,11 @@ TEST_F(LogDamageTest, FlipsAndLengthsAreFound) {
 TEST_F(LogDamageTest, RecordsThatAreNotInTheirPlaceAreFound) {
   Tally tally;
   const RegionLogHeader header = {7, {kGiB, 4096}, 64 * kMiB, 3, 4, "vol", "monday"};
-  ASSERT_OK_AND_ASSIGN(const auto log,
-                       RegionLog::Create(ValueOf(Folder::Open(folder_.path())), "other", header));
+  ASSERT_OK_AND_ASSIGN(
+      const auto log,
+      RegionLog::Create(ValueOf(Directory::Open(directory_.path())), "other", header));
   for (const uint64_t region : {4u, 5u, 6u, 8u}) ASSERT_OK(log->Add(region, region));
-  const auto other = test::ReadFile<Bytes>(folder_ / "other");
+  const auto other = test::ReadFile<Bytes>(directory_ / "other");
   const auto at = [](size_t record) { return static_cast<std::ptrdiff_t>(12288 + 16 * record); };
   for (size_t a = 0; a < 8; ++a) {
     for (size_t b = 0; b < 8; ++b) {

@@ -81,28 +81,28 @@ inline std::string DumpOfBytes(const std::string& bytes) {
   return dump + text;
 }
 
-// The files of a folder except the lock, which has no contents.
-inline Files FilesOf(const std::string& folder) {
+// The files of a directory except the lock, which has no contents.
+inline Files FilesOf(const std::string& directory) {
   Files files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     if (entry.path().filename() == "LOCK") continue;
     files[entry.path().filename().string()] = ReadFile(entry.path());
   }
   return files;
 }
 
-inline void WriteFiles(const Files& files, const std::string& folder) {
-  std::filesystem::create_directories(folder);
+inline void WriteFiles(const Files& files, const std::string& directory) {
+  std::filesystem::create_directories(directory);
   for (const auto& [name, bytes] : files) {
-    std::ofstream(folder + "/" + name, std::ios::binary) << bytes;
+    std::ofstream(directory + "/" + name, std::ios::binary) << bytes;
   }
 }
 
-// A folder of dumps, each named after its file.
-inline Files ReadDumps(const std::string& folder) {
+// A directory of dumps, each named after its file.
+inline Files ReadDumps(const std::string& directory) {
   Files files;
-  if (!std::filesystem::is_directory(folder)) return files;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+  if (!std::filesystem::is_directory(directory)) return files;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     if (entry.path().extension() != ".od") continue;
     files[entry.path().stem().string()] = BytesOfDump(entry.path().string());
   }
@@ -110,10 +110,10 @@ inline Files ReadDumps(const std::string& folder) {
 }
 
 // Released files never change: existing ones are kept.
-inline void WriteNewDumps(const Files& files, const std::string& folder) {
-  std::filesystem::create_directories(folder);
+inline void WriteNewDumps(const Files& files, const std::string& directory) {
+  std::filesystem::create_directories(directory);
   for (const auto& [name, bytes] : files) {
-    const std::string path = folder + "/" + name + ".od";
+    const std::string path = directory + "/" + name + ".od";
     if (!std::filesystem::exists(path)) std::ofstream(path) << DumpOfBytes(bytes);
   }
 }

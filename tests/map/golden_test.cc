@@ -50,39 +50,40 @@ std::span<const uint8_t> Bytes(const std::string& bytes) {
   return {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
 }
 
-// The released files of `folder`. `now` must equal them to the bit.
-Files Released(const std::string& folder, const Files& now) {
-  if (std::getenv("CBT_WRITE_GOLDEN") != nullptr) test::WriteNewDumps(now, DumpsOf(folder));
-  Files released = test::ReadDumps(DumpsOf(folder));
-  EXPECT_FALSE(now.empty()) << folder;
+// The released files of `directory`. `now` must equal them to the bit.
+Files Released(const std::string& directory, const Files& now) {
+  if (std::getenv("CBT_WRITE_GOLDEN") != nullptr) test::WriteNewDumps(now, DumpsOf(directory));
+  Files released = test::ReadDumps(DumpsOf(directory));
+  EXPECT_FALSE(now.empty()) << directory;
   for (const auto& [name, bytes] : now) {
-    if (!released.contains(name)) files_wrong.insert(absl::StrCat(folder, "/", name));
-    EXPECT_TRUE(released.contains(name)) << folder << ": no released file " << name;
+    if (!released.contains(name)) files_wrong.insert(absl::StrCat(directory, "/", name));
+    EXPECT_TRUE(released.contains(name)) << directory << ": no released file " << name;
   }
   for (const auto& [name, bytes] : released) {
-    files_checked.insert(absl::StrCat(folder, "/", name));
+    files_checked.insert(absl::StrCat(directory, "/", name));
     const auto made = now.find(name);
     const bool same = made != now.end() && made->second == bytes;
-    if (!same) files_wrong.insert(absl::StrCat(folder, "/", name));
-    EXPECT_TRUE(same) << folder << "/" << name << " is written differently, as\n"
+    if (!same) files_wrong.insert(absl::StrCat(directory, "/", name));
+    EXPECT_TRUE(same) << directory << "/" << name << " is written differently, as\n"
                       << (made == now.end() ? "none" : test::DumpOfBytes(made->second));
   }
   return released;
 }
 
-// Counts the files of a folder as wrong if a check fails.
+// Counts the files of a directory as wrong if a check fails.
 class Watch {
  public:
-  Watch(const std::string& folder, const Files& files) : folder_(folder), files_(files) {}
+  Watch(const std::string& directory, const Files& files) : directory_(directory), files_(files) {}
   ~Watch() {
     if (!testing::Test::HasFailure()) return;
-    for (const auto& [name, bytes] : files_) files_wrong.insert(absl::StrCat(folder_, "/", name));
+    for (const auto& [name, bytes] : files_)
+      files_wrong.insert(absl::StrCat(directory_, "/", name));
   }
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
  private:
-  const std::string folder_;
+  const std::string directory_;
   const Files& files_;
 };
 
@@ -156,11 +157,11 @@ TEST(GoldenTest, MapsAreReadAsTheyWereAndWrittenToTheBit) {
   const Files released = Released("v1/maps", now);
   for (const GoldenMap& golden : Maps()) {
     SCOPED_TRACE(golden.name);
-    const test::TempDir folder;
+    const test::TempDir directory;
     const Files files = {{golden.name, released.at(golden.name)}};
     const Watch watch("v1/maps", files);
-    test::WriteFiles(files, folder.path());
-    const std::string path = folder / golden.name;
+    test::WriteFiles(files, directory.path());
+    const std::string path = directory / golden.name;
     const absl::StatusOr<ChangeMap> map = ReadChangeMap(path);
     ASSERT_OK(map);
     EXPECT_EQ(map->view().geometry(), golden.geometry);
@@ -173,7 +174,7 @@ TEST(GoldenTest, MapsAreReadAsTheyWereAndWrittenToTheBit) {
     EXPECT_EQ(std::string(again.begin(), again.end()), files.at(golden.name));
     const std::string newer = OfMajor(files.at(golden.name), 2);
     ExpectRefused(DecodeChangeMap(Bytes(newer), "x.cbm").status(), "2.0 of the change-map format");
-    test::WriteFiles({{golden.name, newer}}, folder.path());
+    test::WriteFiles({{golden.name, newer}}, directory.path());
     ExpectRefused(ReadChangeMap(path).status(), "2.0 of the change-map format");
     ExpectRefused(ReadChangeMapHeader(path).status(), "2.0 of the change-map format");
     ExpectRefused(OpenChangeMapCursor(path).status(), "2.0 of the change-map format");
@@ -194,9 +195,9 @@ int64_t TimeOn(uint64_t day) {
   return (1'767'225'600 + static_cast<int64_t>(day) * 86'400) * 1'000'000'000;
 }
 
-void BuildChain(const std::string& folder) {
+void BuildChain(const std::string& directory) {
   const auto chain =
-      ValueOf(ChangeChain::Create(folder, "vol", kG, {"d0", CapacityOn(0), TimeOn(0)}, kQuick));
+      ValueOf(ChangeChain::Create(directory, "vol", kG, {"d0", CapacityOn(0), TimeOn(0)}, kQuick));
   for (uint64_t day = 1; day < 6; ++day) {
     ChangeMap map = test::MapOf({day, 10 * day, 10 * day + 1}, {CapacityOn(day), kG});
     map.set_identity({"vol", absl::StrCat("d", day - 1), absl::StrCat("d", day)});
@@ -217,9 +218,9 @@ Blocks ChainOracle(uint64_t base, uint64_t target) {
 
 // Version 1 has no times.
 void ExpectChain(const std::string& name, const Files& released, bool times) {
-  const test::TempDir folder;
+  const test::TempDir directory;
   const Watch watch(name, released);
-  const std::string path = folder / "released";
+  const std::string path = directory / "released";
   test::WriteFiles(released, path);
   const absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
       ChangeChain::Open(path, ChangeChain::Access::kRead);
@@ -247,9 +248,9 @@ void ExpectChain(const std::string& name, const Files& released, bool times) {
 }
 
 TEST(GoldenTest, ChainsAreReadAsTheyWereAndWrittenToTheBit) {
-  const test::TempDir folder;
-  BuildChain(folder / "now");
-  const Files released = Released("v2/chain", test::FilesOf(folder / "now"));
+  const test::TempDir directory;
+  BuildChain(directory / "now");
+  const Files released = Released("v2/chain", test::FilesOf(directory / "now"));
   ExpectChain("v2/chain", released, /*times=*/true);
   const std::string& manifest = released.at("CHAIN");
   const std::vector<uint8_t> again =
@@ -268,7 +269,7 @@ TEST(GoldenTest, ChainsOfVersion1AreRead) {
 
 struct GoldenTracker {
   std::string name;
-  // Leaves `folder` as an exited process would, and stores its files in `left`.
+  // Leaves `directory` as an exited process would, and stores its files in `left`.
   std::function<void(const TrackerOptions&, Files& left)> build;
   bool exact = true;  // whether the oldest epoch is exact
   std::vector<std::string> bases;
@@ -281,11 +282,11 @@ Blocks Regions(const std::vector<uint64_t>& regions) {
   return blocks;
 }
 
-TrackerOptions OptionsIn(const std::string& folder) {
+TrackerOptions OptionsIn(const std::string& directory) {
   return {.geometry = {200 * kG, kG},
           .volume = "vol",
           .base = "monday",
-          .directory = folder,
+          .directory = directory,
           .region_bytes = 10 * kG,
           .id = 0x1122334455667788};
 }
@@ -338,12 +339,12 @@ TEST(GoldenTest, TrackersAreRecoveredAsTheyWereAndWrittenToTheBit) {
   };
   for (const GoldenTracker& golden : goldens) {
     SCOPED_TRACE(golden.name);
-    const test::TempDir folder;
+    const test::TempDir directory;
     Files now;
-    golden.build(OptionsIn(folder / "now"), now);
+    golden.build(OptionsIn(directory / "now"), now);
     const Files released = Released(golden.name, now);
     const Watch watch(golden.name, released);
-    const TrackerOptions options = OptionsIn(folder / "released");
+    const TrackerOptions options = OptionsIn(directory / "released");
     test::WriteFiles(released, options.directory);
     {
       const absl::StatusOr<std::unique_ptr<ChangeTracker>> tracker =
@@ -362,7 +363,7 @@ TEST(GoldenTest, TrackersAreRecoveredAsTheyWereAndWrittenToTheBit) {
       newer[name] = OfMajor(bytes, 3);
       test::WriteFiles(newer, options.directory);
       if (name.ends_with(".log")) {
-        ASSERT_OK_AND_ASSIGN(const Folder files, Folder::Open(options.directory));
+        ASSERT_OK_AND_ASSIGN(const Directory files, Directory::Open(options.directory));
         ExpectRefused(RegionLog::Read(files, name).status(), "3", " 2");
       }
       const absl::Status status = ChangeTracker::Recover(options).status();
@@ -378,8 +379,8 @@ TEST(GoldenTest, TrackersOfTheFirstVersionAreRefused) {
        {"tracker-closed", "tracker-crashed", "tracker-rough", "tracker-window"}) {
     const Files released = test::ReadDumps(DumpsOf(absl::StrCat("v1/", name)));
     ASSERT_FALSE(released.empty()) << name;
-    const test::TempDir folder;
-    const TrackerOptions options = OptionsIn(folder / "released");
+    const test::TempDir directory;
+    const TrackerOptions options = OptionsIn(directory / "released");
     test::WriteFiles(released, options.directory);
     const absl::Status status = ChangeTracker::Recover(options).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << name << ": " << status;

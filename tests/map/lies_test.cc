@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/checksum.h"
+#include "base/manifest_bytes.h"
 #include "cbt/change_map_file.h"
 #include "map/map_file.h"
 #include "tests/map/maps.h"

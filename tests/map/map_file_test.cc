@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/checksum.h"
 #include "base/file_io.h"
+#include "base/manifest_bytes.h"
 #include "cbt/change_map_file.h"
 #include "cbt/units.h"
 #include "tests/map/maps.h"
@@ -70,8 +70,8 @@ absl::Status Read(const std::vector<uint8_t>& bytes) {
 }
 
 TEST(MapFileTest, ReadsWhatWasWritten) {
-  const test::TempDir folder;
-  const std::string path = folder.path() + "/x.cbm";
+  const test::TempDir directory;
+  const std::string path = directory.path() + "/x.cbm";
   for (const ChangeMap& map :
        {SmallMap(), LargeMap(), ValueOf(ChangeMap::Empty(kVolume)), ChangeMap()}) {
     const absl::StatusOr<ChangeMapHeader> written = WriteChangeMap(map, path);
@@ -93,7 +93,7 @@ TEST(MapFileTest, ReadsWhatWasWritten) {
     EXPECT_EQ(ValueOf(test::Drain(*ValueOf(OpenChangeMapCursor(path)), 100)),
               ValueOf(test::Drain(*MakeChangeMapCursor(map), 100)));
     // No temporary file remains.
-    EXPECT_EQ(folder.Names(), (std::vector<std::string>{"x.cbm"}));
+    EXPECT_EQ(directory.Names(), (std::vector<std::string>{"x.cbm"}));
   }
 }
 
@@ -192,9 +192,9 @@ TEST(MapFileTest, OtherFilesAreNamedAsWhatTheyAre) {
   EXPECT_EQ(other.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(other.message(), "x.cbm: not a change-map file (wrong magic number)");
   EXPECT_EQ(Read({}).code(), absl::StatusCode::kInvalidArgument);
-  const test::TempDir folder;
-  EXPECT_EQ(ReadChangeMap(folder.path()).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(ReadChangeMap(folder.path() + "/none").status().code(), absl::StatusCode::kNotFound);
+  const test::TempDir directory;
+  EXPECT_EQ(ReadChangeMap(directory.path()).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReadChangeMap(directory.path() + "/none").status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST(MapFileTest, NewerVersionsAndUnknownFeaturesAreRefusedByName) {
@@ -264,8 +264,8 @@ TEST(MapFileTest, NamesAreTextOfBoundedLength) {
 }
 
 TEST(MapFileTest, ALazyCursorFindsDamageWhenItGetsThere) {
-  const test::TempDir folder;
-  const std::string path = folder.path() + "/x.cbm";
+  const test::TempDir directory;
+  const std::string path = directory.path() + "/x.cbm";
   const ChangeMap map = LargeMap();
   ASSERT_OK_AND_ASSIGN(std::vector<uint8_t> bytes, EncodeChangeMap(map));
   ASSERT_OK_AND_ASSIGN(const reference::Ranges full, test::Drain(*MakeChangeMapCursor(map), 1000));
@@ -290,8 +290,8 @@ TEST(MapFileTest, ALazyCursorFindsDamageWhenItGetsThere) {
 
 // A container table that crosses into the next checksum's page is verified under both.
 TEST(MapFileTest, ALazyCursorFindsDamageInATableAcrossChecksums) {
-  const test::TempDir folder;
-  const std::string path = folder.path() + "/x.cbm";
+  const test::TempDir directory;
+  const std::string path = directory.path() + "/x.cbm";
   Blocks blocks;
   for (uint64_t group = 0; group < 4; ++group) {
     const uint64_t first = group << 32;
@@ -320,8 +320,8 @@ TEST(MapFileTest, ALazyCursorFindsDamageInATableAcrossChecksums) {
 
 // The structure is validated too, because a checksum does not prove good faith.
 TEST(MapFileTest, ALazyCursorFindsNonsenseUnderGoodChecksums) {
-  const test::TempDir folder;
-  const std::string path = folder.path() + "/x.cbm";
+  const test::TempDir directory;
+  const std::string path = directory.path() + "/x.cbm";
   ASSERT_OK_AND_ASSIGN(std::vector<uint8_t> bytes, EncodeChangeMap(SmallMap()));
   // The last container is a list of one run, (0, 3): make it (0, 0xffff).
   bytes[bytes.size() - 1] = 0xff;
@@ -338,8 +338,8 @@ TEST(MapFileTest, ALazyCursorFindsNonsenseUnderGoodChecksums) {
 
 // A union of a thousand maps keeps a thousand of them loaded.
 TEST(MapFileTest, MapsThatWereReadHoldNoDescriptors) {
-  const test::TempDir folder;
-  const std::string path = folder.path() + "/x.cbm";
+  const test::TempDir directory;
+  const std::string path = directory.path() + "/x.cbm";
   ASSERT_OK(WriteChangeMap(SmallMap(), path));
   const auto open_files = [] {
     const std::filesystem::directory_iterator all("/proc/self/fd");
@@ -354,8 +354,8 @@ TEST(MapFileTest, MapsThatWereReadHoldNoDescriptors) {
 }
 
 TEST(MapFileTest, AFileThatIsNotThereIsNamed) {
-  const test::TempDir folder;
-  const std::string path = folder.path() + "/x.cbm";
+  const test::TempDir directory;
+  const std::string path = directory.path() + "/x.cbm";
   for (const absl::Status& status :
        {ReadChangeMap(path).status(), ReadChangeMapHeader(path).status(),
         OpenChangeMapCursor(path).status()}) {
@@ -365,7 +365,7 @@ TEST(MapFileTest, AFileThatIsNotThereIsNamed) {
   ChangeMap map = SmallMap();
   map.set_identity({std::string(kMaxMapNameBytes + 1, 'x'), "monday", "tuesday"});
   EXPECT_EQ(WriteChangeMap(map, path).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_TRUE(folder.Names().empty());
+  EXPECT_TRUE(directory.Names().empty());
 }
 
 // A server forwards messages to clients, which know names and not paths.
@@ -403,32 +403,32 @@ TEST(MapFileTest, ALabelTakesThePathsPlaceInMessages) {
 
 // Run as root, a write could replace /dev/full by a file.
 TEST(MapFileTest, ADeviceAPipeOrASocketIsNotReplaced) {
-  const test::TempDir folder;
-  const std::string path = folder.path() + "/x.cbm";
+  const test::TempDir directory;
+  const std::string path = directory.path() + "/x.cbm";
   ASSERT_EQ(mkfifo(path.c_str(), 0700), 0);
   const absl::Status status = WriteChangeMap(SmallMap(), path).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(status.message(), testing::HasSubstr(path + ": is not a regular file"));
   EXPECT_TRUE(std::filesystem::is_fifo(path));
-  EXPECT_EQ(folder.Names(), (std::vector<std::string>{"x.cbm"}));
+  EXPECT_EQ(directory.Names(), (std::vector<std::string>{"x.cbm"}));
 }
 
 TEST(MapFileTest, AFileThatCannotBeReplacedStays) {
-  const test::TempDir folder;
-  const std::string path = folder.path() + "/x.cbm";
+  const test::TempDir directory;
+  const std::string path = directory.path() + "/x.cbm";
   ASSERT_EQ(mkdir(path.c_str(), 0700), 0);
   EXPECT_FALSE(WriteChangeMap(SmallMap(), path).ok());
-  EXPECT_EQ(folder.Names(), (std::vector<std::string>{"x.cbm"}));
-  EXPECT_EQ(WriteChangeMap(SmallMap(), folder.path() + "/none/x.cbm").status().code(),
+  EXPECT_EQ(directory.Names(), (std::vector<std::string>{"x.cbm"}));
+  EXPECT_EQ(WriteChangeMap(SmallMap(), directory.path() + "/none/x.cbm").status().code(),
             absl::StatusCode::kNotFound);
 }
 
-TEST(MapFileTest, OnlyAFolderIsSyncedAsOne) {
-  const test::TempDir folder;
-  const std::string path = folder.path() + "/x.cbm";
+TEST(MapFileTest, OnlyADirectoryIsSyncedAsOne) {
+  const test::TempDir directory;
+  const std::string path = directory.path() + "/x.cbm";
   ASSERT_OK(WriteChangeMap(SmallMap(), path));
-  EXPECT_OK(SyncFolder(folder.path()));
-  EXPECT_EQ(SyncFolder(path).code(), absl::StatusCode::kNotFound);
+  EXPECT_OK(SyncDirectory(directory.path()));
+  EXPECT_EQ(SyncDirectory(path).code(), absl::StatusCode::kNotFound);
 }
 
 // A file that large is too slow for a test: the header grows linearly with the payload.
@@ -444,9 +444,9 @@ TEST(MapFileTest, TheLargestMapFitsIntoTheLargestFile) {
   const uint64_t each = header_bytes(2 * kPiece) - one;
   ASSERT_GT(each, 0u);
   const uint64_t largest = kMaxMapBytes + one + (kMaxMapBytes / kPiece - 1) * each;
-  EXPECT_GE(kMostMapFileBytes, largest);
+  EXPECT_GE(kMaxMapFileBytes, largest);
   // And a file that is not a map does not fill the memory.
-  EXPECT_LE(kMostMapFileBytes, largest + kMaxMapBytes / 8);
+  EXPECT_LE(kMaxMapFileBytes, largest + kMaxMapBytes / 8);
 }
 
 }  // namespace map_file_test

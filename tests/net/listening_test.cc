@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "net/socket_file.h"
 #include "tests/support/status.h"
 #include "tests/support/temp_dir.h"
@@ -98,7 +98,7 @@ TEST(SocketFiles, OfABusyServerAreInUse) {
   close(server);
 }
 
-TEST(SocketFiles, InFoldersThatAreNoneAreUnavailable) {
+TEST(SocketFiles, InDirectoriesThatAreNoneAreUnavailable) {
   const TempDir dir;
   dir.Write("file", "");
   for (const std::string& path : {dir / "none/s", dir / "file/s"}) {

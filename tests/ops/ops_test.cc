@@ -371,7 +371,7 @@ TEST(Log, E19NothingOfARequestIsEverLogged) {
     std::vector<rpc::TokenGrant> grants(1);
     grants[0] = {.token = Secret("canary-token"), .name = "canary-user", .name_spaces = {"ns"}};
     const auto access = rpc::MakeTokenAccess(std::move(grants));
-    const auto folders = rpc::MakeFolderResolver();
+    const auto directories = rpc::MakeDirectoryResolver();
     Secrets held;
     held.Set("canary-key", "canary-secret");
     const auto secrets = rpc::MakeStaticSecrets(std::move(held));
@@ -385,7 +385,7 @@ TEST(Log, E19NothingOfARequestIsEverLogged) {
     relay_options.plugin = (*server)->address();
     relay_options.service.access = {.authenticator = access.get(),
                                     .authorizer = access.get(),
-                                    .resolver = folders.get(),
+                                    .resolver = directories.get(),
                                     .secrets = secrets.get()};
     relay_options.service.telemetry = server_options.service.telemetry;
     const auto relay = rpc::Relay::Start(relay_options);

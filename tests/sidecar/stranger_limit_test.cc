@@ -66,7 +66,7 @@ TEST(StrangerLimit, YATokenThatWasValidIsNotLimited) {
   }
   EXPECT_FALSE(limit.Enter(Key(7), "10.0.0.1", kBegin + hours(1)).has_value());
   // The oldest of too many is forgotten.
-  for (int i = 0; i < static_cast<int>(StrangerLimit::kMostKnown); ++i) {
+  for (int i = 0; i < static_cast<int>(StrangerLimit::kMaxKnown); ++i) {
     limit.Recognise(Key(100'000 + i), kBegin);
   }
   EXPECT_FALSE(limit.Enter(Key(7), "10.0.0.1", kBegin + seconds(1)).has_value());

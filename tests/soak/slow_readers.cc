@@ -36,7 +36,7 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t kStreamsAConnection = 100;
 // The streams take turns within the second, in this many slots.
 constexpr size_t kTurns = 50;
-constexpr std::chrono::seconds kPatience{60};  // for any answer
+constexpr std::chrono::seconds kWaitLimit{60};  // for any answer
 constexpr char kAllocated[] = "/csi.v1.SnapshotMetadata/GetMetadataAllocated";
 
 [[noreturn]] void Fail(const char* reason) {
@@ -100,7 +100,7 @@ class Streams {
     for (; events > 0; --events) {
       void* tag = nullptr;
       bool ok = false;
-      switch (queue_.AsyncNext(&tag, &ok, std::chrono::system_clock::now() + kPatience)) {
+      switch (queue_.AsyncNext(&tag, &ok, std::chrono::system_clock::now() + kWaitLimit)) {
         case grpc::CompletionQueue::GOT_EVENT:
           if (!ok) Fail("a stream ended");
           break;

@@ -55,7 +55,7 @@ class BtrfsWriter {
   BtrfsWriter& MakeFile(const std::string& path) {
     return Command(3, Attribute(15, path) + Attribute(3, Little(257, 8)));
   }
-  BtrfsWriter& MakeFolder(const std::string& path) {
+  BtrfsWriter& MakeDirectory(const std::string& path) {
     return Command(4, Attribute(15, path) + Attribute(3, Little(258, 8)));
   }
   BtrfsWriter& Rename(const std::string& from, const std::string& to) {

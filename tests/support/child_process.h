@@ -19,14 +19,14 @@ extern char** environ;
 
 namespace cbt::test {
 
-// The path of `program`, from PATH and the folders of administrators' tools; empty if it is
+// The path of `program`, from PATH and the directories of administrators' tools; empty if it is
 // missing.
 inline std::string FindProgram(const std::string& program) {
   const char* const path = std::getenv("PATH");
-  std::string folders = std::string(path == nullptr ? "" : path) + ":/usr/sbin:/sbin";
-  for (size_t begin = 0; begin <= folders.size();) {
-    const size_t end = std::min(folders.find(':', begin), folders.size());
-    const std::string candidate = folders.substr(begin, end - begin) + "/" + program;
+  std::string directories = std::string(path == nullptr ? "" : path) + ":/usr/sbin:/sbin";
+  for (size_t begin = 0; begin <= directories.size();) {
+    const size_t end = std::min(directories.find(':', begin), directories.size());
+    const std::string candidate = directories.substr(begin, end - begin) + "/" + program;
     if (access(candidate.c_str(), X_OK) == 0) return candidate;
     begin = end + 1;
   }

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/change_map.h"
 #include "cbt/cursor.h"
-#include "cbt/list_cursor.h"
+#include "cbt/memory.h"
 #include "tests/reference/volume.h"
 #include "tests/support/status.h"
 

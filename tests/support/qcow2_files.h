@@ -14,8 +14,8 @@
 
 namespace cbt::test {
 
-// Images by name, without a folder. An in-memory file has no path that identifies it, so an image
-// that is opened repeatedly without being asked for by name is one Image.
+// Images by name, without a directory. An in-memory file has no path that identifies it, so an
+// image that is opened repeatedly without being asked for by name is one Image.
 class Qcow2Files {
  public:
   void Add(const std::string& name, const std::vector<uint8_t>& bytes) {

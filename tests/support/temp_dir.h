@@ -1,4 +1,4 @@
-// A folder that is removed after the test.
+// A directory that is removed after the test.
 #ifndef CBT_TESTS_SUPPORT_TEMP_DIR_H_
 #define CBT_TESTS_SUPPORT_TEMP_DIR_H_
 
@@ -30,17 +30,17 @@ class TempDir {
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
   std::string path() const { return path_.string(); }
 
-  // The sorted names in it, or in a folder within it.
-  std::vector<std::string> Names(const std::string& folder = "") const {
+  // The sorted names in it, or in a directory within it.
+  std::vector<std::string> Names(const std::string& directory = "") const {
     std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(path_ / folder)) {
+    for (const auto& entry : std::filesystem::directory_iterator(path_ / directory)) {
       names.push_back(entry.path().filename().string());
     }
     std::sort(names.begin(), names.end());
     return names;
   }
 
-  // Writes a file, and creates the folders above it.
+  // Writes a file, and creates the directories above it.
   void Write(const std::string& name, const std::string& contents) const {
     std::filesystem::create_directories((path_ / name).parent_path());
     std::ofstream(path_ / name, std::ios::binary) << contents;

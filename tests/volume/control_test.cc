@@ -27,11 +27,11 @@ using namespace units;
 class ControlTest : public testing::Test {
  protected:
   ControlTest() {
-    test::RequireOk(TrackedVolume::Create(folder_ / "v", 1_MiB, {.name = "vol \"1\""}));
-    volume_ = ValueOf(TrackedVolume::Open(folder_ / "v"));
+    test::RequireOk(TrackedVolume::Create(directory_ / "v", 1_MiB, {.name = "vol \"1\""}));
+    volume_ = ValueOf(TrackedVolume::Open(directory_ / "v"));
   }
 
-  std::string socket() const { return folder_ / "s"; }
+  std::string socket() const { return directory_ / "s"; }
   void Start(ControlServerOptions options = {}) {
     options.path = socket();
     server_ = ValueOf(ControlServer::Start(*volume_, options));
@@ -55,7 +55,7 @@ class ControlTest : public testing::Test {
     return line.ok() ? *line : line.status().ToString();
   }
 
-  test::TempDir folder_;
+  test::TempDir directory_;
   std::unique_ptr<TrackedVolume> volume_;
   std::unique_ptr<ControlServer> server_;
 };
@@ -161,7 +161,7 @@ TEST_F(ControlTest, SocketIsItsOwnAndOnlyItsOwn) {
   EXPECT_NE(::stat(socket().c_str(), &stat), 0);
   EXPECT_TRUE(absl::IsNotFound(ControlClient::Connect(socket()).status()));
 
-  folder_.Write("s", "a file");
+  directory_.Write("s", "a file");
   EXPECT_TRUE(absl::IsAlreadyExists(ControlServer::Start(*volume_, {.path = socket()}).status()));
   unlink(socket().c_str());
   // As a killed process leaves it.

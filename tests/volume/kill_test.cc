@@ -62,7 +62,7 @@ class KillTest : public testing::TestWithParam<bool> {
     unlink((scratch_ / "nbd").c_str());  // which nbdkit does not replace
     server_ = std::make_unique<test::ChildProcess>(
         std::vector<std::string>{"nbdkit", "-f", "-t", "8", "-U", scratch_ / "nbd",
-                                 CBT_NBDKIT_PLUGIN, "folder=" + folder_,
+                                 CBT_NBDKIT_PLUGIN, "directory=" + directory_,
                                  absl::StrCat("control=", scratch_ / "control"), "checkpoint=1",
                                  GetParam() ? "copy=false" : "copy=true"},
         scratch_ / "log");
@@ -128,7 +128,7 @@ class KillTest : public testing::TestWithParam<bool> {
   }
 
   void Check() {
-    const auto volume = ValueOf(TrackedVolume::Open(folder_, {.always_copy = !GetParam()}));
+    const auto volume = ValueOf(TrackedVolume::Open(directory_, {.always_copy = !GetParam()}));
     std::vector<uint8_t> bytes(kBlocks * kG);
     ASSERT_OK(volume->Read(0, bytes));
     const Versions versions = VersionsOf(bytes);
@@ -179,7 +179,7 @@ class KillTest : public testing::TestWithParam<bool> {
 
   void Kill(int rounds) {
     test::SeededRandom random(20);
-    test::RequireOk(TrackedVolume::Create(folder_, kBlocks * kG, {.region_bytes = 32 * kG}));
+    test::RequireOk(TrackedVolume::Create(directory_, kBlocks * kG, {.region_bytes = 32 * kG}));
     for (int round = 0; round < rounds; ++round) {
       SCOPED_TRACE(round);
       ASSERT_NO_FATAL_FAILURE(Serve());
@@ -203,7 +203,7 @@ class KillTest : public testing::TestWithParam<bool> {
   }
 
   test::TempDir scratch_;
-  std::string folder_;
+  std::string directory_;
   std::unique_ptr<test::ChildProcess> server_;
   std::array<std::atomic<uint64_t>, kBlocks> issued_ = {};
   std::array<std::atomic<uint64_t>, kBlocks> done_ = {};
@@ -219,12 +219,12 @@ INSTANTIATE_TEST_SUITE_P(Snapshots, KillTest, testing::Bool(),
 TEST_P(KillTest, NothingAcknowledgedIsLostAndNoMark) {
   if (test::FindProgram("nbdkit").empty()) GTEST_SKIP() << "needs nbdkit";
   std::unique_ptr<test::LoopMount> mount;
-  folder_ = scratch_ / "volume";
+  directory_ = scratch_ / "volume";
   if (GetParam()) {
     mount = std::make_unique<test::LoopMount>(
         test::LoopMount::Options{.mkfs = "mkfs.xfs -q -m reflink=1"});
     if (!mount->mounted()) GTEST_SKIP() << mount->why_not();
-    folder_ = *mount / "volume";
+    directory_ = *mount / "volume";
   }
   Kill(static_cast<int>(12 * test::TestScale()));
 }

@@ -33,9 +33,9 @@ constexpr size_t kSize = 64_MiB;
 
 // EXT4_IOC_SHUTDOWN, without writing the journal.
 void LoseFileSystem(const std::string& path) {
-  const OwnedDescriptor folder(OpenFile(path, O_RDONLY | O_DIRECTORY));
+  const OwnedDescriptor directory(OpenFile(path, O_RDONLY | O_DIRECTORY));
   uint32_t without_journal = 2;
-  EXPECT_EQ(::ioctl(folder.number(), _IOR('X', 125, uint32_t), &without_journal), 0);
+  EXPECT_EQ(::ioctl(directory.number(), _IOR('X', 125, uint32_t), &without_journal), 0);
 }
 
 std::vector<uint8_t> Pattern() {
@@ -47,11 +47,11 @@ std::vector<uint8_t> Pattern() {
 TEST(LostFileSystemTest, MAASnapshotThatIsCopiedLosesNothing) {
   test::LoopMount mount({.mkfs = "mke2fs -q -t ext4"});
   if (!mount.mounted()) GTEST_SKIP() << mount.why_not();
-  const std::string folder = mount / "v";
+  const std::string directory = mount / "v";
   const std::vector<uint8_t> bytes = Pattern();
   test::RunInChild([&] {
-    EXPECT_OK(TrackedVolume::Create(folder, kSize));
-    auto volume = ValueOf(TrackedVolume::Open(folder, {.always_copy = true}));
+    EXPECT_OK(TrackedVolume::Create(directory, kSize));
+    auto volume = ValueOf(TrackedVolume::Open(directory, {.always_copy = true}));
     EXPECT_OK(volume->Write(0, bytes, Durability::kFlushed));
     EXPECT_OK(volume->TakeSnapshot("s"));
     const std::vector<uint8_t> other(kG, 255);
@@ -59,7 +59,7 @@ TEST(LostFileSystemTest, MAASnapshotThatIsCopiedLosesNothing) {
       EXPECT_OK(volume->Write(at, other, Durability::kFlushed));
     }
     // The kernel may write the list at any time, whatever it writes of the copy.
-    const OwnedDescriptor list(OpenFile(folder + "/copying/s~copied", O_RDWR));
+    const OwnedDescriptor list(OpenFile(directory + "/copying/s~copied", O_RDWR));
     if (list.has_value()) {
       EXPECT_EQ(::fdatasync(list.number()), 0);
     }
@@ -69,7 +69,7 @@ TEST(LostFileSystemTest, MAASnapshotThatIsCopiedLosesNothing) {
   ASSERT_TRUE(mount.shell().Run("umount '" + mount.path() + "' && mount -o loop '" + mount.image() +
                                 "' '" + mount.path() + "'"))
       << mount.shell().Output();
-  auto volume = ValueOf(TrackedVolume::Open(folder, {.always_copy = true}));
+  auto volume = ValueOf(TrackedVolume::Open(directory, {.always_copy = true}));
   ASSERT_TRUE(volume->WaitForCopies(60));
   const auto path = volume->SnapshotPath("s");
   ASSERT_OK(path) << volume->status().last_error;

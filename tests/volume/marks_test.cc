@@ -34,9 +34,9 @@ using namespace units;
 constexpr size_t kG = 4096;
 constexpr MarkLimits kAll = {.count = 1000, .age = std::chrono::hours(24), .bytes = kGiB};
 
-std::unique_ptr<TrackedVolume> Make(const std::string& folder, uint64_t capacity = 1_MiB) {
-  test::RequireOk(TrackedVolume::Create(folder, capacity));
-  return ValueOf(TrackedVolume::Open(folder));
+std::unique_ptr<TrackedVolume> Make(const std::string& directory, uint64_t capacity = 1_MiB) {
+  test::RequireOk(TrackedVolume::Create(directory, capacity));
+  return ValueOf(TrackedVolume::Open(directory));
 }
 
 std::vector<std::string> IdsOf(const std::vector<SnapshotMark>& marks) {
@@ -58,11 +58,11 @@ reference::Ranges DeltaOf(const TrackedVolume& volume, const std::string& base,
 // entries without data.
 class History {
  public:
-  History(std::string folder, uint64_t seed)
+  History(std::string directory, uint64_t seed)
       : random_(seed),
-        folder_(std::move(folder)),
+        directory_(std::move(directory)),
         model_(20 * kG + seed % 3 * 1000, kG),
-        volume_(Make(folder_, model_.bytes().size())) {}
+        volume_(Make(directory_, model_.bytes().size())) {}
 
   void Step() {
     const uint64_t kind = random_() % 100;
@@ -85,7 +85,7 @@ class History {
       model_.Revert(at);
     } else if (kind < 96) {
       ASSERT_OK(volume_->Close());
-      volume_ = ValueOf(TrackedVolume::Open(folder_));
+      volume_ = ValueOf(TrackedVolume::Open(directory_));
     } else {
       Compare();
     }
@@ -93,7 +93,7 @@ class History {
 
   void Compare() {
     ASSERT_TRUE(volume_->WaitForCopies(60));
-    const auto reader = ValueOf(SnapshotReader::Open(folder_));
+    const auto reader = ValueOf(SnapshotReader::Open(directory_));
     ASSERT_EQ(reader->marks(), volume_->marks());
     ASSERT_EQ(volume_->status().marks, marks_.size());
     std::vector<std::string> want;
@@ -175,7 +175,7 @@ class History {
   }
 
   test::SeededRandom random_;
-  const std::string folder_;
+  const std::string directory_;
   VolumeModel model_;
   std::set<std::string> marks_;
   std::unique_ptr<TrackedVolume> volume_;
@@ -186,8 +186,8 @@ TEST(MarksTest, DeltasFromMarksAreExactInRandomHistories) {
   const int64_t histories = 10 * test::TestScale();
   for (int64_t seed = 1; seed <= histories; ++seed) {
     SCOPED_TRACE(seed);
-    const TempDir folder;
-    History history(folder / "v", static_cast<uint64_t>(seed));
+    const TempDir directory;
+    History history(directory / "v", static_cast<uint64_t>(seed));
     for (int step = 0; step < 60 && !HasFailure(); ++step) history.Step();
     history.Compare();
     if (HasFailure()) return;
@@ -196,14 +196,14 @@ TEST(MarksTest, DeltasFromMarksAreExactInRandomHistories) {
 }
 
 TEST(MarksTest, ADeletedSnapshotFreesItsDataAndStaysABase) {
-  const TempDir folder;
-  auto volume = Make(folder / "v");
+  const TempDir directory;
+  auto volume = Make(directory / "v");
   ASSERT_OK_AND_ASSIGN(const SnapshotInfo base, volume->TakeSnapshot("base"));
   Write(*volume, 3);
   ASSERT_OK(volume->TakeSnapshot("target"));
   ASSERT_TRUE(volume->WaitForCopies(60));
   ASSERT_OK(volume->DeleteSnapshot("base", kAll));
-  EXPECT_FALSE(std::filesystem::exists(folder / "v/snapshots/base"));
+  EXPECT_FALSE(std::filesystem::exists(directory / "v/snapshots/base"));
   EXPECT_EQ(volume->snapshots().size(), 1u);
   EXPECT_TRUE(absl::IsNotFound(volume->FindSnapshot("base").status()));
   EXPECT_TRUE(absl::IsNotFound(volume->SnapshotPath("base").status()));
@@ -225,8 +225,8 @@ TEST(MarksTest, ADeletedSnapshotFreesItsDataAndStaysABase) {
 }
 
 TEST(MarksTest, TheOldestGoFirst) {
-  const TempDir folder;
-  auto volume = Make(folder / "v", 64_MiB);
+  const TempDir directory;
+  auto volume = Make(directory / "v", 64_MiB);
   for (int i = 0; i < 6; ++i) {
     ASSERT_OK(volume->TakeSnapshot(absl::StrCat("s", i)));
     Write(*volume, static_cast<uint64_t>(i));
@@ -244,7 +244,7 @@ TEST(MarksTest, TheOldestGoFirst) {
   EXPECT_EQ(DeltaOf(*volume, "s4", "last"), (reference::Ranges{{4 * kG, 2 * kG}}));
   // A limit of bytes: each map of a block has the same size.
   uint64_t map = kMiB;
-  for (const auto& file : std::filesystem::directory_iterator(folder / "v/chain")) {
+  for (const auto& file : std::filesystem::directory_iterator(directory / "v/chain")) {
     if (file.path().extension() == ".cbm") map = std::min(map, file.file_size());
   }
   limits.bytes = map * 5 / 2;
@@ -258,13 +258,13 @@ TEST(MarksTest, TheOldestGoFirst) {
   ASSERT_OK(volume->TakeSnapshot("new"));
   ASSERT_TRUE(volume->WaitForCopies(60));
   ASSERT_OK(volume->Close());
-  volume = ValueOf(TrackedVolume::Open(folder / "v"));
+  volume = ValueOf(TrackedVolume::Open(directory / "v"));
   EXPECT_TRUE(absl::IsNotFound(volume->Delta("last", "new").status()));
 }
 
 TEST(MarksTest, AnIdThatIsUsedAgainMeansTheNewSnapshot) {
-  const TempDir folder;
-  auto volume = Make(folder / "v");
+  const TempDir directory;
+  auto volume = Make(directory / "v");
   ASSERT_OK(volume->TakeSnapshot("a"));
   Write(*volume, 1);
   ASSERT_OK(volume->DeleteSnapshot("a", kAll));
@@ -282,8 +282,8 @@ void MakeFile(const std::string& path) { std::ofstream(path).flush(); }
 
 // Whatever a kill leaves between the steps of a deletion, the mark or the snapshot is there.
 TEST(MarksTest, AKillBetweenTheStepsLosesNeitherMomentNorSnapshot) {
-  const TempDir folder;
-  const std::string path = folder / "v";
+  const TempDir directory;
+  const std::string path = directory / "v";
   {
     const auto volume = Make(path);
     for (const char* const id : {"a", "b", "c"}) {
@@ -312,24 +312,24 @@ TEST(MarksTest, AKillBetweenTheStepsLosesNeitherMomentNorSnapshot) {
 }
 
 TEST(MarksTest, AVolumeOfAnEarlierVersionGetsThem) {
-  const TempDir folder;
+  const TempDir directory;
   {
-    const auto volume = Make(folder / "v");
+    const auto volume = Make(directory / "v");
     ASSERT_OK(volume->TakeSnapshot("a"));
     ASSERT_TRUE(volume->WaitForCopies(60));
   }
-  std::filesystem::remove(folder / "v/marks");
-  EXPECT_TRUE(ValueOf(SnapshotReader::Open(folder / "v"))->marks().empty());
-  const auto volume = ValueOf(TrackedVolume::Open(folder / "v"));
+  std::filesystem::remove(directory / "v/marks");
+  EXPECT_TRUE(ValueOf(SnapshotReader::Open(directory / "v"))->marks().empty());
+  const auto volume = ValueOf(TrackedVolume::Open(directory / "v"));
   ASSERT_OK(volume->DeleteSnapshot("a", kAll));
   EXPECT_EQ(IdsOf(volume->marks()), (std::vector<std::string>{"a"}));
 }
 
 TEST(MarksTest, TheControlSocketMakesAndListsThem) {
-  const TempDir folder;
-  const auto volume = Make(folder / "v");
-  const auto server = ValueOf(ControlServer::Start(*volume, {.path = folder / "s"}));
-  const auto client = ValueOf(ControlClient::Connect(folder / "s", 30));
+  const TempDir directory;
+  const auto volume = Make(directory / "v");
+  const auto server = ValueOf(ControlServer::Start(*volume, {.path = directory / "s"}));
+  const auto client = ValueOf(ControlClient::Connect(directory / "s", 30));
   for (int i = 0; i < 3; ++i) ASSERT_OK(client->TakeSnapshot(absl::StrCat("s", i)));
   ASSERT_TRUE(volume->WaitForCopies(60));
   ASSERT_OK(client->DeleteSnapshot("s0"));

@@ -22,9 +22,9 @@ using namespace units;
 // The log can't be written, and then it can: no snapshot and no checkpoint comes in between, and no
 // write succeeds meanwhile.
 TEST(RepairTest, MDWritesSucceedOnceThereIsRoom) {
-  const test::TempDir folder;
-  test::RequireOk(TrackedVolume::Create(folder / "v", 256_MiB));
-  const auto volume = ValueOf(TrackedVolume::Open(folder / "v", {.checkpoint_seconds = 0}));
+  const test::TempDir directory;
+  test::RequireOk(TrackedVolume::Create(directory / "v", 256_MiB));
+  const auto volume = ValueOf(TrackedVolume::Open(directory / "v", {.checkpoint_seconds = 0}));
   const std::vector<uint8_t> block(4096, 1);
   const auto write = [&](uint64_t at) { return volume->Write(at, block, Durability::kCached); };
   {

@@ -33,7 +33,7 @@ constexpr size_t kSize = 8_MiB;
 class ReplacedDataTest : public testing::Test {
  protected:
   ReplacedDataTest() {
-    test::RequireOk(TrackedVolume::Create(folder_, kSize));
+    test::RequireOk(TrackedVolume::Create(directory_, kSize));
     const auto volume = Open();
     EXPECT_OK(volume->Write(0, std::vector<uint8_t>(3_MiB, 1), Durability::kCached));
     EXPECT_OK(volume->TakeSnapshot("monday"));
@@ -44,7 +44,7 @@ class ReplacedDataTest : public testing::Test {
   }
 
   std::unique_ptr<TrackedVolume> Open() const {
-    return ValueOf(TrackedVolume::Open(folder_, {.always_copy = true}));
+    return ValueOf(TrackedVolume::Open(directory_, {.always_copy = true}));
   }
   static std::vector<uint8_t> BytesOf(const std::string& path) {
     return test::ReadFile<std::vector<uint8_t>>(path);
@@ -72,29 +72,29 @@ class ReplacedDataTest : public testing::Test {
   }
 
   const test::TempDir scratch_;
-  const std::string folder_ = scratch_ / "v";
+  const std::string directory_ = scratch_ / "v";
 };
 
 TEST_F(ReplacedDataTest, MCASnapshotThatIsCopiedOverTheData) {
   // As cp does it: the same file, with other contents.
-  std::ofstream(folder_ + "/data", std::ios::binary)
-      << std::ifstream(folder_ + "/snapshots/monday", std::ios::binary).rdbuf();
+  std::ofstream(directory_ + "/data", std::ios::binary)
+      << std::ifstream(directory_ + "/snapshots/monday", std::ios::binary).rdbuf();
   CheckFound();
 }
 
 TEST_F(ReplacedDataTest, MCAFileThatTakesThePlaceOfTheData) {
-  std::filesystem::copy_file(folder_ + "/snapshots/monday", folder_ + "/new");
-  std::filesystem::rename(folder_ + "/new", folder_ + "/data");
+  std::filesystem::copy_file(directory_ + "/snapshots/monday", directory_ + "/new");
+  std::filesystem::rename(directory_ + "/new", directory_ + "/data");
   CheckFound();
 }
 
 // rsync and cp -p set the time back.
 TEST_F(ReplacedDataTest, MCAChangeThatKeepsSizeAndTime) {
   struct stat before;
-  ASSERT_EQ(::stat((folder_ + "/data").c_str(), &before), 0);
-  std::fstream(folder_ + "/data", std::ios::in | std::ios::out | std::ios::binary).write("x", 1);
+  ASSERT_EQ(::stat((directory_ + "/data").c_str(), &before), 0);
+  std::fstream(directory_ + "/data", std::ios::in | std::ios::out | std::ios::binary).write("x", 1);
   const timespec times[2] = {before.st_atim, before.st_mtim};
-  ASSERT_EQ(::utimensat(AT_FDCWD, (folder_ + "/data").c_str(), times, 0), 0);
+  ASSERT_EQ(::utimensat(AT_FDCWD, (directory_ + "/data").c_str(), times, 0), 0);
   CheckFound();
 }
 
@@ -106,7 +106,7 @@ TEST_F(ReplacedDataTest, MCAChangeAtTheMomentOfClosing) {
       ASSERT_OK(volume->TakeSnapshot("now"));
       ASSERT_TRUE(volume->WaitForCopies(60));
       ASSERT_OK(volume->Write(0, std::vector<uint8_t>(10, 77), Durability::kCached));
-      const OwnedDescriptor data(OpenFile(folder_ + "/data", O_RDWR));
+      const OwnedDescriptor data(OpenFile(directory_ + "/data", O_RDWR));
       ASSERT_OK(volume->Close());
       ASSERT_EQ(::pwrite(data.number(), "y", 1, 4_MiB), 1);
     }
@@ -117,7 +117,7 @@ TEST_F(ReplacedDataTest, MCAChangeAtTheMomentOfClosing) {
 }
 
 TEST_F(ReplacedDataTest, MCWithoutAChangeDeltasStayExact) {
-  std::filesystem::rename(folder_, scratch_ / "moved");
+  std::filesystem::rename(directory_, scratch_ / "moved");
   for (int i = 0; i < 3; ++i) {
     const auto volume = ValueOf(TrackedVolume::Open(scratch_ / "moved", {.always_copy = true}));
     EXPECT_EQ(volume->status().last_error, "");
@@ -170,7 +170,7 @@ TEST_F(ReplacedDataTest, MCAnUnfinishedSnapshotIsDropped) {
 
 // What is in the way of knowing counts as a change.
 TEST_F(ReplacedDataTest, MCADamagedStampIsAChange) {
-  std::ofstream(folder_ + "/CLOSED", std::ios::binary | std::ios::in | std::ios::out)
+  std::ofstream(directory_ + "/CLOSED", std::ios::binary | std::ios::in | std::ios::out)
       .seekp(20)
       .write("?", 1);
   CheckFound();

@@ -48,12 +48,12 @@ void LimitFiles(rlim_t bytes) {
 class RevertTest : public testing::Test {
  protected:
   std::unique_ptr<TrackedVolume> Open() const {
-    return ValueOf(TrackedVolume::Open(folder_, {.always_copy = true}));
+    return ValueOf(TrackedVolume::Open(directory_, {.always_copy = true}));
   }
   // Two snapshots, and writes after them; the volume has grown since the first, whose size is no
   // multiple of the granularity.
   std::unique_ptr<TrackedVolume> Make() const {
-    test::RequireOk(TrackedVolume::Create(folder_, 8_MiB + 512));
+    test::RequireOk(TrackedVolume::Create(directory_, 8_MiB + 512));
     auto volume = Open();
     EXPECT_OK(Fill(*volume, 0, 2_MiB, 1));
     EXPECT_OK(volume->TakeSnapshot("monday"));
@@ -98,10 +98,10 @@ class RevertTest : public testing::Test {
           << "from " << base.id << " to " << target;
     }
   }
-  bool IsUnderWay() const { return std::filesystem::exists(folder_ + "/REVERT"); }
+  bool IsUnderWay() const { return std::filesystem::exists(directory_ + "/REVERT"); }
 
   const test::TempDir scratch_;
-  const std::string folder_ = scratch_ / "v";
+  const std::string directory_ = scratch_ / "v";
 };
 
 TEST_F(RevertTest, MCDeltasOverItAreExact) {
@@ -132,7 +132,7 @@ TEST_F(RevertTest, MCDeltasOverItAreExact) {
 // Back and forth at random, with snapshots that come and go, growth, and closing in between.
 TEST_F(RevertTest, MCAtRandomAgainstTheModel) {
   std::mt19937 random(7);
-  test::RequireOk(TrackedVolume::Create(folder_, 1_MiB));
+  test::RequireOk(TrackedVolume::Create(directory_, 1_MiB));
   auto volume = Open();
   VolumeModel model(1_MiB, kG);
   uint64_t number = 0;
@@ -177,7 +177,7 @@ TEST_F(RevertTest, MCAtRandomAgainstTheModel) {
 // A snapshot that is being copied keeps what it had, where the copy has not been yet.
 TEST_F(RevertTest, MCAnUnfinishedSnapshotIsPreserved) {
   constexpr size_t kSize = 256_MiB;
-  test::RequireOk(TrackedVolume::Create(folder_, kSize));
+  test::RequireOk(TrackedVolume::Create(directory_, kSize));
   const auto volume = Open();
   for (uint64_t at = 0; at < kSize; at += 8_MiB) ASSERT_OK(Fill(*volume, at, 8_MiB, 1));
   ASSERT_OK(volume->TakeSnapshot("monday"));
@@ -199,8 +199,8 @@ TEST_F(RevertTest, MCWhatCantBeDoneIsRefused) {
   const uint64_t changed = volume->status().changed_bytes;
   EXPECT_TRUE(absl::IsNotFound(volume->Revert("sunday")));
   EXPECT_TRUE(absl::IsInvalidArgument(volume->Revert("../data")));
-  ASSERT_EQ(::chmod((folder_ + "/snapshots/monday").c_str(), 0600), 0);
-  std::filesystem::resize_file(folder_ + "/snapshots/monday", 1_MiB);
+  ASSERT_EQ(::chmod((directory_ + "/snapshots/monday").c_str(), 0600), 0);
+  std::filesystem::resize_file(directory_ + "/snapshots/monday", 1_MiB);
   EXPECT_TRUE(absl::IsDataLoss(volume->Revert("monday")));
   EXPECT_TRUE(BytesOf(*volume) == before);
   EXPECT_EQ(volume->status().changed_bytes, changed);
@@ -209,7 +209,7 @@ TEST_F(RevertTest, MCWhatCantBeDoneIsRefused) {
 
 // There is nothing whole yet to go back to.
 TEST_F(RevertTest, MCNotToASnapshotThatIsBeingCopied) {
-  test::RequireOk(TrackedVolume::Create(folder_, 512_MiB));
+  test::RequireOk(TrackedVolume::Create(directory_, 512_MiB));
   const auto volume = Open();
   for (uint64_t at = 0; at < 512_MiB; at += 8_MiB) ASSERT_OK(Fill(*volume, at, 8_MiB, 5));
   ASSERT_OK(volume->TakeSnapshot("s"));
@@ -262,7 +262,7 @@ TEST_F(RevertTest, MCAHalfIsNeverSeenAndIsFinished) {
   // Again, at opening.
   test::RunInChild([&] {
     LimitFiles(512_KiB);
-    EXPECT_FALSE(TrackedVolume::Open(folder_).ok());
+    EXPECT_FALSE(TrackedVolume::Open(directory_).ok());
   });
   ASSERT_TRUE(IsUnderWay());
   const auto volume = Open();
@@ -301,12 +301,12 @@ TEST_F(RevertTest, MCAHalfWithoutItsSnapshotIsNotOpened) {
     EXPECT_FALSE(volume->Revert("monday").ok());
   });
   ASSERT_TRUE(IsUnderWay());
-  std::filesystem::rename(folder_ + "/snapshots/monday", scratch_ / "monday");
-  EXPECT_TRUE(absl::IsDataLoss(TrackedVolume::Open(folder_).status()));
-  std::fstream(folder_ + "/REVERT", std::ios::in | std::ios::out | std::ios::binary)
+  std::filesystem::rename(directory_ + "/snapshots/monday", scratch_ / "monday");
+  EXPECT_TRUE(absl::IsDataLoss(TrackedVolume::Open(directory_).status()));
+  std::fstream(directory_ + "/REVERT", std::ios::in | std::ios::out | std::ios::binary)
       .seekp(14)
       .write("?", 1);
-  EXPECT_TRUE(absl::IsDataLoss(TrackedVolume::Open(folder_).status()));
+  EXPECT_TRUE(absl::IsDataLoss(TrackedVolume::Open(directory_).status()));
 }
 
 // Killed at any moment: it is as before, or it is all done.
@@ -330,7 +330,7 @@ TEST_F(RevertTest, MCAKillLeavesNoMixture) {
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      const auto opened = TrackedVolume::Open(folder_, {.always_copy = true});
+      const auto opened = TrackedVolume::Open(directory_, {.always_copy = true});
       static_cast<void>(::write(begun[1], "b", 1));
       if (opened.ok()) static_cast<void>((*opened)->Revert(target));
       ::_exit(0);

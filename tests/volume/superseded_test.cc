@@ -34,7 +34,7 @@ class SupersededTest : public testing::Test {
     const auto volume = ValueOf(TrackedVolume::Open(volume_));
     ASSERT_OK(volume->TakeSnapshot("a"));
     ASSERT_TRUE(volume->WaitForCopies(60));
-    std::filesystem::copy_file(older_, folder_ / "kept");
+    std::filesystem::copy_file(older_, directory_ / "kept");
     ASSERT_OK(volume->DeleteSnapshot("a"));
     newest_.assign(kCapacity, 1);
     ASSERT_OK(volume->Write(0, newest_, Durability::kCached));
@@ -43,7 +43,7 @@ class SupersededTest : public testing::Test {
     path_ = ValueOf(volume->SnapshotPath("a"));
     ASSERT_OK(volume->Close());
     ASSERT_NE(path_, older_);
-    std::filesystem::copy_file(folder_ / "kept", older_);
+    std::filesystem::copy_file(directory_ / "kept", older_);
   }
 
   void Check() const {
@@ -58,8 +58,8 @@ class SupersededTest : public testing::Test {
     EXPECT_TRUE(volume->snapshots().empty());
   }
 
-  const test::TempDir folder_;
-  const std::string volume_ = folder_ / "v";
+  const test::TempDir directory_;
+  const std::string volume_ = directory_ / "v";
   const std::string older_ = volume_ + "/snapshots/a";
   std::string path_;
   Bytes newest_;

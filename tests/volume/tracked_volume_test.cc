@@ -49,18 +49,18 @@ std::vector<uint8_t> BytesOf(const TrackedVolume& volume) {
   return bytes;
 }
 
-std::unique_ptr<TrackedVolume> MakeAndOpen(const std::string& folder, uint64_t capacity,
+std::unique_ptr<TrackedVolume> MakeAndOpen(const std::string& directory, uint64_t capacity,
                                            const OpenOptions& options = {},
                                            const CreateOptions& create = {}) {
-  test::RequireOk(TrackedVolume::Create(folder, capacity, create));
-  return ValueOf(TrackedVolume::Open(folder, options));
+  test::RequireOk(TrackedVolume::Create(directory, capacity, create));
+  return ValueOf(TrackedVolume::Open(directory, options));
 }
 
 absl::Status Fill(TrackedVolume& volume, uint64_t offset, size_t length, uint8_t value) {
   return volume.Write(offset, std::vector<uint8_t>(length, value), Durability::kCached);
 }
 
-// A folder on a file system that clones files, or does not.
+// A directory on a file system that clones files, or does not.
 class Place {
  public:
   explicit Place(bool clones) : clones_(clones) {
@@ -73,25 +73,25 @@ class Place {
     return mount_ == nullptr || mount_->mounted() ? "" : mount_->why_not();
   }
   std::string operator/(const std::string& name) const {
-    return mount_ == nullptr ? folder_ / name : *mount_ / name;
+    return mount_ == nullptr ? directory_ / name : *mount_ / name;
   }
   OpenOptions options() const { return {.always_copy = !clones_}; }
 
  private:
   const bool clones_;
-  TempDir folder_;
+  TempDir directory_;
   std::unique_ptr<test::LoopMount> mount_;
 };
 
 // Does random operations on a volume and on its model, and compares everything.
 class History {
  public:
-  History(std::string folder, const OpenOptions& options, uint64_t seed)
+  History(std::string directory, const OpenOptions& options, uint64_t seed)
       : random_(seed),
-        folder_(std::move(folder)),
+        directory_(std::move(directory)),
         options_(options),
         model_(150 * kG + seed % 3 * 1000, kG),
-        volume_(MakeAndOpen(folder_, model_.bytes().size(), options)) {}
+        volume_(MakeAndOpen(directory_, model_.bytes().size(), options)) {}
 
   void Step() {
     const uint64_t kind = random_() % 100;
@@ -117,7 +117,7 @@ class History {
       model_.Resize(capacity);
     } else if (kind < 97) {
       ASSERT_OK(volume_->Close());
-      volume_ = ValueOf(TrackedVolume::Open(folder_, options_));
+      volume_ = ValueOf(TrackedVolume::Open(directory_, options_));
     } else {
       Compare();
     }
@@ -130,7 +130,7 @@ class History {
     const auto& want = model_.snapshots();
     ASSERT_EQ(infos.size(), want.size());
     ASSERT_EQ(volume_->status().changed_bytes > 0, !model_.written().empty());
-    const auto reader = ValueOf(SnapshotReader::Open(folder_));
+    const auto reader = ValueOf(SnapshotReader::Open(directory_));
     ASSERT_EQ(reader->snapshots(), infos);
     for (size_t i = 0; i < want.size(); ++i) {
       SCOPED_TRACE(want[i].id);
@@ -181,7 +181,7 @@ class History {
   }
 
   test::SeededRandom random_;
-  const std::string folder_;
+  const std::string directory_;
   const OpenOptions options_;
   VolumeModel model_;
   std::unique_ptr<TrackedVolume> volume_;
@@ -328,8 +328,8 @@ TEST_P(TrackedVolumeTest, VolumeStartsWithTheContentsOfASnapshot) {
 }
 
 TEST(TrackedVolumeTest, ArgumentsAreChecked) {
-  const TempDir folder;
-  const auto volume = MakeAndOpen(folder / "v", 1_MiB);
+  const TempDir directory;
+  const auto volume = MakeAndOpen(directory / "v", 1_MiB);
   for (const char* const id :
        {"", ".", "..", "../a", "a/b", ".a", "-a", "a b", "a~", "a#1", "\xff"}) {
     EXPECT_TRUE(absl::IsInvalidArgument(volume->TakeSnapshot(id).status())) << id;
@@ -349,56 +349,57 @@ TEST(TrackedVolumeTest, ArgumentsAreChecked) {
   EXPECT_TRUE(absl::IsNotFound(volume->Delta("x", "y").status()));
   EXPECT_EQ(volume->status().changed_bytes, 0u);
 
-  EXPECT_TRUE(absl::IsAlreadyExists(TrackedVolume::Create(folder / "v", 1_MiB)) ||
-              absl::IsUnavailable(TrackedVolume::Create(folder / "v", 1_MiB)));
-  EXPECT_TRUE(absl::IsUnavailable(TrackedVolume::Open(folder / "v").status()));
-  EXPECT_TRUE(absl::IsUnavailable(TrackedVolume::Remove(folder / "v")));
-  EXPECT_TRUE(absl::IsInvalidArgument(TrackedVolume::Create(folder / "w", 0)));
+  EXPECT_TRUE(absl::IsAlreadyExists(TrackedVolume::Create(directory / "v", 1_MiB)) ||
+              absl::IsUnavailable(TrackedVolume::Create(directory / "v", 1_MiB)));
+  EXPECT_TRUE(absl::IsUnavailable(TrackedVolume::Open(directory / "v").status()));
+  EXPECT_TRUE(absl::IsUnavailable(TrackedVolume::Remove(directory / "v")));
+  EXPECT_TRUE(absl::IsInvalidArgument(TrackedVolume::Create(directory / "w", 0)));
   EXPECT_TRUE(
-      absl::IsInvalidArgument(TrackedVolume::Create(folder / "w", 1, {.granularity = 100})));
+      absl::IsInvalidArgument(TrackedVolume::Create(directory / "w", 1, {.granularity = 100})));
   ASSERT_OK(volume->Close());
   EXPECT_TRUE(absl::IsFailedPrecondition(volume->Read(0, bytes)));
   EXPECT_TRUE(absl::IsFailedPrecondition(volume->Write(0, bytes, Durability::kCached)));
   EXPECT_TRUE(absl::IsFailedPrecondition(volume->TakeSnapshot("late").status()));
-  EXPECT_TRUE(absl::IsAlreadyExists(TrackedVolume::Create(folder / "v", 1_MiB)));
+  EXPECT_TRUE(absl::IsAlreadyExists(TrackedVolume::Create(directory / "v", 1_MiB)));
 
-  folder.Write("v/photo.jpg", "mine");
-  EXPECT_TRUE(absl::IsFailedPrecondition(TrackedVolume::Remove(folder / "v")));
-  EXPECT_OK(TrackedVolume::Open(folder / "v"));
-  std::filesystem::remove(folder / "v/photo.jpg");
-  EXPECT_OK(TrackedVolume::Remove(folder / "v"));
-  EXPECT_FALSE(std::filesystem::exists(folder / "v"));
-  EXPECT_TRUE(absl::IsNotFound(TrackedVolume::Remove(folder / "v")));
+  directory.Write("v/photo.jpg", "mine");
+  EXPECT_TRUE(absl::IsFailedPrecondition(TrackedVolume::Remove(directory / "v")));
+  EXPECT_OK(TrackedVolume::Open(directory / "v"));
+  std::filesystem::remove(directory / "v/photo.jpg");
+  EXPECT_OK(TrackedVolume::Remove(directory / "v"));
+  EXPECT_FALSE(std::filesystem::exists(directory / "v"));
+  EXPECT_TRUE(absl::IsNotFound(TrackedVolume::Remove(directory / "v")));
 }
 
 // What an interrupted Create() leaves is no volume, and is replaced.
 TEST(TrackedVolumeTest, HalfAVolumeIsNone) {
-  const TempDir folder;
-  test::RequireOk(TrackedVolume::Create(folder / "v", 1_MiB));
-  std::filesystem::remove(folder / "v/MANIFEST");
-  EXPECT_TRUE(absl::IsNotFound(TrackedVolume::Open(folder / "v").status()));
-  EXPECT_TRUE(absl::IsNotFound(SnapshotReader::Open(folder / "v").status()));
-  EXPECT_OK(TrackedVolume::Create(folder / "v", 2_MiB));
-  EXPECT_EQ(ValueOf(TrackedVolume::Open(folder / "v"))->capacity(), 2_MiB);
+  const TempDir directory;
+  test::RequireOk(TrackedVolume::Create(directory / "v", 1_MiB));
+  std::filesystem::remove(directory / "v/MANIFEST");
+  EXPECT_TRUE(absl::IsNotFound(TrackedVolume::Open(directory / "v").status()));
+  EXPECT_TRUE(absl::IsNotFound(SnapshotReader::Open(directory / "v").status()));
+  EXPECT_OK(TrackedVolume::Create(directory / "v", 2_MiB));
+  EXPECT_EQ(ValueOf(TrackedVolume::Open(directory / "v"))->capacity(), 2_MiB);
   for (const char* const part : {"data", "chain", "tracker-1", "snapshots", "copying"}) {
-    std::filesystem::rename(absl::StrCat(folder / "v", "/", part), folder / "aside");
-    EXPECT_TRUE(absl::IsDataLoss(TrackedVolume::Open(folder / "v").status())) << part;
-    std::filesystem::rename(folder / "aside", absl::StrCat(folder / "v", "/", part));
+    std::filesystem::rename(absl::StrCat(directory / "v", "/", part), directory / "aside");
+    EXPECT_TRUE(absl::IsDataLoss(TrackedVolume::Open(directory / "v").status())) << part;
+    std::filesystem::rename(directory / "aside", absl::StrCat(directory / "v", "/", part));
   }
-  std::filesystem::resize_file(folder / "v/data", 1_MiB);
-  EXPECT_TRUE(absl::IsDataLoss(TrackedVolume::Open(folder / "v").status()));
-  std::filesystem::resize_file(folder / "v/data", 3_MiB);  // as an interrupted Resize() leaves it
-  EXPECT_OK(TrackedVolume::Open(folder / "v"));
-  EXPECT_EQ(std::filesystem::file_size(folder / "v/data"), 2_MiB);
-  std::string manifest = test::ReadFile(folder / "v/MANIFEST");
+  std::filesystem::resize_file(directory / "v/data", 1_MiB);
+  EXPECT_TRUE(absl::IsDataLoss(TrackedVolume::Open(directory / "v").status()));
+  std::filesystem::resize_file(directory / "v/data",
+                               3_MiB);  // as an interrupted Resize() leaves it
+  EXPECT_OK(TrackedVolume::Open(directory / "v"));
+  EXPECT_EQ(std::filesystem::file_size(directory / "v/data"), 2_MiB);
+  std::string manifest = test::ReadFile(directory / "v/MANIFEST");
   manifest[20] ^= 1;
-  folder.Write("v/MANIFEST", manifest);
-  EXPECT_TRUE(absl::IsDataLoss(TrackedVolume::Open(folder / "v").status()));
+  directory.Write("v/MANIFEST", manifest);
+  EXPECT_TRUE(absl::IsDataLoss(TrackedVolume::Open(directory / "v").status()));
 }
 
 TEST(TrackedVolumeTest, ExtentsTellDataFromHoles) {
-  const TempDir folder;
-  const auto volume = MakeAndOpen(folder / "v", 8_MiB);
+  const TempDir directory;
+  const auto volume = MakeAndOpen(directory / "v", 8_MiB);
   ASSERT_OK(Fill(*volume, 1_MiB, 1_MiB, 3));
   ASSERT_OK_AND_ASSIGN(const auto parts, volume->Extents({0, 8_MiB}, 100));
   uint64_t at = 0;
@@ -419,8 +420,8 @@ TEST(TrackedVolumeTest, ExtentsTellDataFromHoles) {
 }
 
 TEST(TrackedVolumeTest, ForkedChildCanDoNothing) {
-  const TempDir folder;
-  const auto volume = MakeAndOpen(folder / "v", 1_MiB);
+  const TempDir directory;
+  const auto volume = MakeAndOpen(directory / "v", 1_MiB);
   test::RunInChild([&] {
     std::vector<uint8_t> bytes(10);
     EXPECT_TRUE(absl::IsFailedPrecondition(volume->Write(0, bytes, Durability::kCached)));
@@ -434,22 +435,22 @@ TEST(TrackedVolumeTest, ForkedChildCanDoNothing) {
 
 // A process that is killed while a snapshot is copied: the copy goes on with the old contents.
 TEST(TrackedVolumeTest, CopyContinuesAfterAKill) {
-  const TempDir folder;
+  const TempDir directory;
   std::vector<uint8_t> bytes(32_MiB);
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i / 1000);
   test::RunInChild([&] {
-    auto volume = MakeAndOpen(folder / "v", 32_MiB, {.always_copy = true});
+    auto volume = MakeAndOpen(directory / "v", 32_MiB, {.always_copy = true});
     EXPECT_OK(volume->Write(0, bytes, Durability::kCached));
     EXPECT_OK(volume->TakeSnapshot("a"));
     for (uint64_t at = 0; at < 32_MiB; at += 2_MiB) EXPECT_OK(Fill(*volume, at, 512, 200));
     static_cast<void>(volume.release());  // as if killed
   });
-  const auto reader = ValueOf(SnapshotReader::Open(folder / "v"));
+  const auto reader = ValueOf(SnapshotReader::Open(directory / "v"));
   ASSERT_EQ(reader->snapshots().size(), 1u);
   if (!reader->snapshots()[0].ready) {
     EXPECT_TRUE(absl::IsUnavailable(reader->PathOf("a").status()));
   }
-  auto volume = ValueOf(TrackedVolume::Open(folder / "v"));
+  auto volume = ValueOf(TrackedVolume::Open(directory / "v"));
   EXPECT_EQ(ValueOf(volume->FindSnapshot("a")).created_ns, reader->snapshots()[0].created_ns);
   ASSERT_OK(Fill(*volume, 1_MiB, 512, 201));
   ASSERT_TRUE(volume->WaitForCopies(60));
@@ -462,9 +463,9 @@ TEST(TrackedVolumeTest, CopyContinuesAfterAKill) {
 
 // A list of regions that proves nothing: the snapshot is dropped, and its epoch is not.
 TEST(TrackedVolumeTest, CopyWithADamagedListIsDropped) {
-  const TempDir folder;
+  const TempDir directory;
   test::RunInChild([&] {
-    auto volume = MakeAndOpen(folder / "v", 8_MiB, {.always_copy = true});
+    auto volume = MakeAndOpen(directory / "v", 8_MiB, {.always_copy = true});
     EXPECT_OK(Fill(*volume, 0, 1_MiB, 1));
     EXPECT_OK(volume->TakeSnapshot("base"));
     EXPECT_TRUE(volume->WaitForCopies(60));
@@ -474,18 +475,18 @@ TEST(TrackedVolumeTest, CopyWithADamagedListIsDropped) {
     static_cast<void>(volume.release());
   });
   // As if the kill had come before the last step.
-  if (std::filesystem::exists(folder / "v/snapshots/lost")) {
-    std::filesystem::rename(folder / "v/snapshots/lost", folder / "v/copying/lost");
+  if (std::filesystem::exists(directory / "v/snapshots/lost")) {
+    std::filesystem::rename(directory / "v/snapshots/lost", directory / "v/copying/lost");
   }
-  if (std::fstream file(folder / "v/copying/lost~copied",
+  if (std::fstream file(directory / "v/copying/lost~copied",
                         std::ios::in | std::ios::out | std::ios::binary);
       file) {
     file.seekp(30);
     file.write("not-the-list", 12);
   }
-  const auto volume = ValueOf(TrackedVolume::Open(folder / "v", {.always_copy = true}));
+  const auto volume = ValueOf(TrackedVolume::Open(directory / "v", {.always_copy = true}));
   EXPECT_TRUE(absl::IsNotFound(volume->FindSnapshot("lost").status()));
-  EXPECT_TRUE(std::filesystem::is_empty(folder / "v/copying"));
+  EXPECT_TRUE(std::filesystem::is_empty(directory / "v/copying"));
   ASSERT_OK(volume->TakeSnapshot("lost"));
   ASSERT_TRUE(volume->WaitForCopies(60));
   EXPECT_TRUE(Covers(
@@ -496,10 +497,10 @@ TEST(TrackedVolumeTest, CopyWithADamagedListIsDropped) {
 
 // Files may not grow past a limit: the write fails, the mark stays, the next write succeeds.
 TEST(TrackedVolumeTest, FailedWriteHarmsNothing) {
-  const TempDir folder;
+  const TempDir directory;
   test::RunInChild([&] {
     signal(SIGXFSZ, SIG_IGN);
-    const auto volume = MakeAndOpen(folder / "v", 8_MiB);
+    const auto volume = MakeAndOpen(directory / "v", 8_MiB);
     const rlimit limit = {.rlim_cur = 1_MiB, .rlim_max = 1_MiB};
     EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
     EXPECT_TRUE(absl::IsResourceExhausted(Fill(*volume, 4_MiB, kG, 1)));
@@ -512,7 +513,7 @@ TEST(TrackedVolumeTest, FailedWriteHarmsNothing) {
     EXPECT_OK(volume->Flush());
     EXPECT_EQ(volume->status().changed_bytes, 2 * kG);
   });
-  const auto volume = ValueOf(TrackedVolume::Open(folder / "v"));
+  const auto volume = ValueOf(TrackedVolume::Open(directory / "v"));
   EXPECT_EQ(volume->capacity(), 8_MiB);
   EXPECT_OK(volume->TakeSnapshot("a"));
 }
@@ -551,8 +552,8 @@ TEST(TrackedVolumeTest, FullDiskDropsTheCopyAndNotTheVolume) {
 }
 
 TEST(TrackedVolumeTest, ManySnapshots) {
-  const TempDir folder;
-  auto volume = MakeAndOpen(folder / "v", 1_MiB);
+  const TempDir directory;
+  auto volume = MakeAndOpen(directory / "v", 1_MiB);
   constexpr int kMany = 200;
   for (int i = 0; i < kMany; ++i) {
     ASSERT_OK(Fill(*volume, static_cast<uint64_t>(i) * kG, kG, 1));
@@ -561,7 +562,7 @@ TEST(TrackedVolumeTest, ManySnapshots) {
   ASSERT_TRUE(volume->WaitForCopies(60));
   for (int i = 0; i < kMany; i += 2) ASSERT_OK(volume->DeleteSnapshot(absl::StrCat(i)));
   ASSERT_OK(volume->Close());
-  volume = ValueOf(TrackedVolume::Open(folder / "v"));
+  volume = ValueOf(TrackedVolume::Open(directory / "v"));
   ASSERT_EQ(volume->snapshots().size(), kMany / 2u);
   EXPECT_EQ(ValueOf(Drain(*ValueOf(volume->Delta("1", absl::StrCat(kMany - 1))))),
             (reference::Ranges{{2 * kG, (kMany - 2) * kG}}));

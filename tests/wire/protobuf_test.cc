@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-#include "cbt/metadata_type.h"
+#include "cbt/extent.h"
 #include "cbt/wire/message.h"
 #include "csi.pb.h"
 #include "tests/support/generators.h"

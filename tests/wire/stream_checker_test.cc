@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "cbt/metadata_type.h"
+#include "cbt/extent.h"
 #include "cbt/wire/checker.h"
 #include "cbt/wire/message.h"
 #include "tests/support/status.h"

@@ -55,8 +55,7 @@ CBT_API cbt_code cbt_chain_snapshot_borrowed(const cbt_chain* chain, uint64_t in
 // Adds a snapshot: `map` holds what changed since the newest one, and its names are the volume, the
 // newest snapshot (base) and the new one (target).
 // Errors: FAILED_PRECONDITION if the base is not the newest, ALREADY_EXISTS, INVALID_ARGUMENT,
-// those
-//         of files.
+//         those of files.
 // Cost:   amortised O(log n) unions, and waiting for the disk.
 CBT_API cbt_code cbt_chain_append(cbt_chain* chain, const cbt_map* map,
                                   cbt_error** error) CBT_NOTHROW;

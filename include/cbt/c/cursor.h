@@ -207,8 +207,7 @@ typedef struct cbt_source_options {
 // Opens the source at `address`: a path, "-" for standard input, or nbd://, nbds://, nbd+unix://,
 // nbds+unix://. `options` may be NULL.
 // Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT, DATA_LOSS, UNIMPLEMENTED for a format
-// that
-//         this build can't read, DEADLINE_EXCEEDED, those of the source's page in
+//         that this build can't read, DEADLINE_EXCEEDED, those of the source's page in
 //         docs/reference/sources.md.
 // Cost:   blocks; lists are read when they are opened.
 CBT_API cbt_code cbt_source_open(const char* address, const cbt_source_options* options,

@@ -31,7 +31,7 @@ struct ExecPlugin {
   enum class Interactive { kNever, kIfAvailable, kAlways };
   Interactive interactive = Interactive::kNever;
   std::string install_hint = {};  // part of the error if the program is missing
-  std::string folder = {};        // where a relative `command` with a slash starts; empty: here
+  std::string directory = {};     // where a relative `command` with a slash starts; empty: here
   // A program that takes longer, or prints more than 1 MiB, is killed.
   std::chrono::milliseconds timeout = std::chrono::minutes(1);
 };
@@ -87,7 +87,7 @@ struct Config {
 
 struct InClusterOptions {
   // Holds `token`, `ca.crt` and `namespace`, as the kubelet mounts them.
-  std::string folder = "/var/run/secrets/kubernetes.io/serviceaccount";
+  std::string directory = "/var/run/secrets/kubernetes.io/serviceaccount";
   // Empty: the variables KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT.
   std::string host = {};
   std::string port = {};

@@ -1,7 +1,8 @@
-// A Kubernetes object of any kind. Part of cbt::kube.
+// An object of the API server as JSON, the types of objects, and points in time. Part of cbt::kube.
 #ifndef CBT_KUBE_OBJECT_H_
 #define CBT_KUBE_OBJECT_H_
 
+#include <chrono>
 #include <cstdint>
 #include <initializer_list>
 #include <map>
@@ -14,11 +15,88 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cbt/kube/time.h"
 #include "cbt/secrets.h"
 #include "cbt/version.h"
 
 namespace cbt::kube {
+
+// --- Points in time as Kubernetes writes them.
+
+// UTC. Fractions finer than a microsecond are cut off.
+using Time = std::chrono::sys_time<std::chrono::microseconds>;
+
+// Reads RFC 3339: "2024-05-01T10:00:00Z", with or without a fraction, with Z or an offset.
+// Errors: INVALID_ARGUMENT.
+absl::StatusOr<Time> ParseTime(std::string_view text);
+
+// As Time fields are written: whole seconds, "2024-05-01T10:00:00Z". `time`: years 1 to 9999.
+std::string FormatTime(Time time);
+
+// As MicroTime fields are written: always six digits, "2024-05-01T10:00:00.000000Z".
+std::string FormatMicroTime(Time time);
+
+// --- Types of objects, and where they are on the server.
+
+// A type of object. Holds views, of literals as a rule; a Client needs them only during the call
+// that they are passed to.
+struct Resource {
+  std::string_view group = {};  // empty: the core group
+  std::string_view version = {};
+  std::string_view plural = {};
+  std::string_view kind = {};
+  bool namespaced = true;
+
+  // "v1" or "snapshot.storage.k8s.io/v1".
+  std::string ApiVersion() const;
+  friend bool operator==(const Resource&, const Resource&) = default;
+};
+
+inline constexpr Resource kConfigMaps{"", "v1", "configmaps", "ConfigMap", true};
+inline constexpr Resource kNamespaces{"", "v1", "namespaces", "Namespace", false};
+inline constexpr Resource kPods{"", "v1", "pods", "Pod", true};
+inline constexpr Resource kSecrets{"", "v1", "secrets", "Secret", true};
+inline constexpr Resource kServiceAccounts{"", "v1", "serviceaccounts", "ServiceAccount", true};
+inline constexpr Resource kServices{"", "v1", "services", "Service", true};
+inline constexpr Resource kEvents{"", "v1", "events", "Event", true};
+inline constexpr Resource kPersistentVolumes{"", "v1", "persistentvolumes", "PersistentVolume",
+                                             false};
+inline constexpr Resource kPersistentVolumeClaims{"", "v1", "persistentvolumeclaims",
+                                                  "PersistentVolumeClaim", true};
+inline constexpr Resource kTokenReviews{"authentication.k8s.io", "v1", "tokenreviews",
+                                        "TokenReview", false};
+inline constexpr Resource kSelfSubjectReviews{"authentication.k8s.io", "v1", "selfsubjectreviews",
+                                              "SelfSubjectReview", false};
+inline constexpr Resource kSubjectAccessReviews{
+    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", false};
+inline constexpr Resource kLeases{"coordination.k8s.io", "v1", "leases", "Lease", true};
+inline constexpr Resource kRoles{"rbac.authorization.k8s.io", "v1", "roles", "Role", true};
+inline constexpr Resource kRoleBindings{"rbac.authorization.k8s.io", "v1", "rolebindings",
+                                        "RoleBinding", true};
+inline constexpr Resource kClusterRoles{"rbac.authorization.k8s.io", "v1", "clusterroles",
+                                        "ClusterRole", false};
+inline constexpr Resource kClusterRoleBindings{"rbac.authorization.k8s.io", "v1",
+                                               "clusterrolebindings", "ClusterRoleBinding", false};
+inline constexpr Resource kCustomResourceDefinitions{
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false};
+inline constexpr Resource kVolumeSnapshots{"snapshot.storage.k8s.io", "v1", "volumesnapshots",
+                                           "VolumeSnapshot", true};
+inline constexpr Resource kVolumeSnapshotContents{
+    "snapshot.storage.k8s.io", "v1", "volumesnapshotcontents", "VolumeSnapshotContent", false};
+inline constexpr Resource kVolumeSnapshotClasses{
+    "snapshot.storage.k8s.io", "v1", "volumesnapshotclasses", "VolumeSnapshotClass", false};
+inline constexpr Resource kSnapshotMetadataServices{
+    "cbt.storage.k8s.io", "v1beta1", "snapshotmetadataservices", "SnapshotMetadataService", false};
+
+// The path of an object, or of all objects of the type if `name` is empty, on the API server:
+// "/apis/snapshot.storage.k8s.io/v1/namespaces/prod/volumesnapshots/nightly/status". An empty
+// `name_space` of a namespaced type means every namespace, and goes with an empty name only.
+// Errors: INVALID_ARGUMENT for a part that no object has ("..", "a/b", a namespace for a type
+// without namespaces): a request must not reach another object than the one that was meant.
+absl::StatusOr<std::string> ResourcePath(const Resource& resource, std::string_view name_space,
+                                         std::string_view name = {},
+                                         std::string_view subresource = {});
+
+// --- Objects of any type.
 
 // The way to a field, from the object's root: {"spec", "driver"}. Keys may hold any characters, so
 // {"metadata", "annotations", "example.com/key"} needs no escapes. In a list, a key is the number
@@ -111,11 +189,11 @@ class Object {
       const Path& path) const;
   // Bytes that JSON holds as base64.
   absl::StatusOr<std::string> Bytes(const Path& path) const;
-  // A text that must not be copied about; empty if absent.
+  // A secret string; empty if absent.
   absl::StatusOr<Secret> SecretString(const Path& path) const;
   // A map from names to base64, as `data` of a Secret, decoded.
   absl::StatusOr<Secrets> SecretMap(const Path& path) const;
-  // Copies of what lies below: {} or no elements if absent.
+  // Copies of the values below; {} or no elements if absent.
   absl::StatusOr<Object> Child(const Path& path) const;
   absl::StatusOr<std::vector<Object>> Children(const Path& path) const;
   // The names of the fields of the object there, {} for this one, in their order; also of those

@@ -11,11 +11,13 @@
 //   403                           PERMISSION_DENIED
 //   404                           NOT_FOUND
 //   409 AlreadyExists             ALREADY_EXISTS
-//   409 otherwise                 ABORTED          (Conflict: read the object again, then try
-//   again) 410                           OUT_OF_RANGE     (Expired, Gone: list again from the
-//   beginning) 429                           RESOURCE_EXHAUSTED 500 INTERNAL 501 UNIMPLEMENTED 502,
-//   503, 504, other 5xx      UNAVAILABLE anything else, 3xx included   UNAVAILABLE      (no API
-//   server answers so)
+//   409 otherwise                 ABORTED (Conflict: read the object again, then try again)
+//   410                           OUT_OF_RANGE (Expired, Gone: list again from the beginning)
+//   429                           RESOURCE_EXHAUSTED
+//   500                           INTERNAL
+//   501                           UNIMPLEMENTED
+//   502, 503, 504, other 5xx      UNAVAILABLE
+//   anything else, 3xx included   UNAVAILABLE (not an API server's answer)
 //
 // Without an answer: UNAVAILABLE for trouble with names, network, TLS or the protocol, and for an
 // answer that is cut, malformed or not JSON; DEADLINE_EXCEEDED; CANCELLED; RESOURCE_EXHAUSTED for

@@ -17,10 +17,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cbt/kube/back_off.h"
 #include "cbt/kube/client.h"
 #include "cbt/kube/object.h"
-#include "cbt/kube/resource.h"
 #include "cbt/units.h"
 #include "cbt/version.h"
 
@@ -53,6 +51,18 @@ struct ObjectHandlers {
 // The values under which an object is found. Called for each state of each object, from the same
 // threads as handlers. An object without values is in the cache, but not in the index.
 using IndexFunction = std::function<std::vector<std::string>(const Object& object)>;
+
+// Waits between attempts that fail.
+struct BackOffOptions {
+  std::chrono::milliseconds first = std::chrono::milliseconds(800);  // at least 1 ms
+  std::chrono::milliseconds max = std::chrono::seconds(30);
+  double factor = 2;
+  // A random part of the wait, up to this many times the wait, is added, so that clients do not
+  // come back all at once.
+  double jitter = 1;
+  // The series begins again when the next wait is asked for this long after the last.
+  std::chrono::milliseconds reset_after = std::chrono::minutes(2);
+};
 
 struct CacheOptions {
   std::string name_space = {};  // empty: every namespace
@@ -91,17 +101,18 @@ struct CacheOptions {
   // metadata.managedFields is often half of an object, and of no use to readers.
   bool keep_managed_fields = false;
   // The only fields that are kept, beside apiVersion, kind and, of metadata, name, namespace, uid,
-  // resourceVersion, generation and deletionTimestamp. Empty: all. Who writes objects does not
-  // decide then how much memory the cache takes for what has no reader.
+  // resourceVersion, generation and deletionTimestamp. Empty: all. Writers of objects then can't
+  // make the cache hold fields that have no reader.
   std::vector<Path> fields = {};
-  // Of what is kept of one object, in bytes of JSON, which take about four times as much memory. An
-  // object beyond it is left out, as if it did not exist: ask the server for what is not here.
+  // Most bytes of JSON kept of one object; they take about four times as much memory. A larger
+  // object is left out, as if it did not exist: ask the server for objects that are not here.
   size_t max_kept_bytes = std::numeric_limits<size_t>::max();
-  // Of all that is kept. Beyond it the cache stays as it is, and is stale: see CheckFresh().
+  // The same for all objects together. Beyond it the cache stays as it is, and is stale: see
+  // CheckFresh().
   size_t max_bytes = std::numeric_limits<size_t>::max();
 };
 
-// What is known of a cache's own state.
+// The state of a cache.
 struct CacheState {
   using Clock = std::chrono::steady_clock;
 
@@ -125,8 +136,8 @@ struct CacheState {
 //
 // It goes on after a broken connection where it was; when that is no longer possible (410, or
 // answers that make no sense) it takes the list again and reports the differences. It never gives
-// up, and never empties because of an error: what it has then is old, and CheckFresh() and state()
-// say so. Who decides about access on the strength of a cache asks CheckFresh() first.
+// up, and never empties because of an error: its objects are old then, and CheckFresh() and state()
+// say so. Call CheckFresh() before basing an access decision on the cache.
 //
 // Readers are thread-safe, never wait for the network, and cost a shared lock and a search.
 class ObjectCache {
@@ -153,8 +164,8 @@ class ObjectCache {
   std::vector<ObjectPtr> ByIndex(std::string_view index, std::string_view value) const;
   size_t size() const;
 
-  // The object as a struct of cbt/kube/snapshots.h or of the like. NOT_FOUND; UNAVAILABLE if it
-  // can't be decoded.
+  // The object as a struct of cbt/kube/typed_objects.h or a similar one. NOT_FOUND; UNAVAILABLE if
+  // it can't be decoded.
   template <typename T>
   absl::StatusOr<T> FindAs(std::string_view name_space, std::string_view name) const {
     const ObjectPtr object = Find(name_space, name);
@@ -164,7 +175,7 @@ class ObjectCache {
     return value;
   }
 
-  // --- How far it can be trusted.
+  // --- Freshness.
 
   // Waits until the first list is complete. DEADLINE_EXCEEDED, with the reason of the last failure.
   absl::Status WaitForSync(std::chrono::milliseconds timeout) const;

@@ -15,6 +15,8 @@
 #ifndef CBT_RPC_ACCESS_H_
 #define CBT_RPC_ACCESS_H_
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -38,7 +40,7 @@ using DoneStatus = std::function<void(absl::Status)>;
 struct Principal {
   std::string name = {};
   std::vector<std::string> groups = {};
-  // What else the authenticator reports, for authorizers that pass it on.
+  // Further attributes that the authenticator reports, for authorizers that pass them on.
   std::string uid = {};
   std::map<std::string, std::vector<std::string>> extra = {};
 };
@@ -50,8 +52,8 @@ class Authenticator {
   // the text.
   virtual void Authenticate(const Secret& token, Done<Principal> done) = 0;
   // The same with the address, without its port, that the token came from; empty if it has none.
-  // For authenticators whose answer costs something: who presents tokens that are not valid must
-  // not use up what others need.
+  // For authenticators whose answers are costly: a sender of invalid tokens must not use up the
+  // resources of others.
   virtual void AuthenticateFrom(const std::string& /*peer*/, const Secret& token,
                                 Done<Principal> done) {
     Authenticate(token, std::move(done));
@@ -73,7 +75,7 @@ struct SnapshotQuery {
   std::string target = {};
 };
 
-// What a resolver has learned and its secret provider needs; a provider knows its resolver's class.
+// Results of a resolver that its secret provider needs; a provider knows its resolver's class.
 struct ResolutionDetails {
   ResolutionDetails() = default;
   virtual ~ResolutionDetails() = default;
@@ -149,9 +151,9 @@ std::unique_ptr<TokenAccess> MakeTokenAccess(std::vector<TokenGrant> grants);
 // PERMISSION_DENIED, INVALID_ARGUMENT that names the line.
 absl::StatusOr<std::unique_ptr<TokenAccess>> MakeTokenFileAccess(const std::string& path);
 
-// Resolves names to handles "<namespace>/<name>", for storage with a folder per namespace. A base
-// handle of another namespace is NOT_FOUND.
-std::unique_ptr<SnapshotResolver> MakeFolderResolver();
+// Resolves names to handles "<namespace>/<name>", for storage with a directory per namespace. A
+// base handle of another namespace is NOT_FOUND.
+std::unique_ptr<SnapshotResolver> MakeDirectoryResolver();
 
 // Resolves names by a file, which is reread when it changes. Each line has a namespace, a name and
 // a handle; handle `-` means that the snapshot is not ready. A base handle must belong to the
@@ -164,6 +166,62 @@ std::unique_ptr<SecretProvider> MakeStaticSecrets(Secrets secrets);
 // The same secrets for every snapshot, from KEY=VALUE lines of a file, which is reread when it
 // changes.
 absl::StatusOr<std::unique_ptr<SecretProvider>> MakeFileSecrets(const std::string& path);
+
+// --- Sessions of the contract's first revision: a token that grants access to some snapshots of a
+// namespace for a limited time.
+
+struct Session {
+  std::string name_space = {};
+  std::vector<std::string> snapshots = {};
+  std::chrono::system_clock::time_point expires = {};
+};
+
+// Finds sessions by their token. Thread safe; see cbt/rpc/access.h for `done`.
+class SessionStore {
+ public:
+  virtual ~SessionStore() = default;
+
+  // Errors: UNAUTHENTICATED for an unknown or expired token; UNAVAILABLE when it can't be checked
+  //         now.
+  virtual void Find(const Secret& token, Done<Session> done) = 0;
+  // As Authenticator::AuthenticateFrom().
+  virtual void FindFrom(const std::string& /*peer*/, const Secret& token, Done<Session> done) {
+    Find(token, std::move(done));
+  }
+};
+
+// Sessions in memory. A token is 256 random bits, written as 64 hexadecimal digits. The store keeps
+// only a hash of it, and the time of a lookup does not depend on how much of a guess is right.
+class MemorySessionStore : public SessionStore {
+ public:
+  using Clock = std::function<std::chrono::system_clock::time_point()>;
+
+  // `max_sessions` limits unexpired sessions. `clock` is for tests.
+  static std::unique_ptr<MemorySessionStore> Create(size_t max_sessions = 100'000,
+                                                    Clock clock = {});
+
+  // Opens a session and returns its token, which the store itself does not keep.
+  // Errors: INVALID_ARGUMENT without a namespace or snapshots, or if it has already expired;
+  //         RESOURCE_EXHAUSTED if there are too many.
+  virtual absl::StatusOr<Secret> Open(Session session) = 0;
+  // The same with an existing token of at least 32 characters.
+  virtual absl::Status OpenWith(const Secret& token, Session session) = 0;
+  // Closes a session. Does nothing for an unknown token.
+  virtual void Close(const Secret& token) = 0;
+  // Removes expired sessions and returns their number. Open() does this from time to time.
+  virtual size_t Sweep() = 0;
+  virtual size_t size() const = 0;
+};
+
+// Sessions from a file, which is reread when it changes. Each line has a token of at least 32
+// characters, a namespace, snapshots separated by commas, and the time of expiry in UTC
+// (2026-01-31T12:00:00Z), or `-` for never. Every line must end with a newline, see
+// MakeTokenFileAccess().
+// Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT that names the line.
+absl::StatusOr<std::unique_ptr<SessionStore>> MakeFileSessions(const std::string& path);
+
+// 256 bits from the system's cryptographic random source, as 64 hexadecimal digits.
+Secret RandomToken();
 
 }  // namespace cbt::rpc
 

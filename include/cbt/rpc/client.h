@@ -1,4 +1,5 @@
-// A client of the contracts of cbt/rpc/api.h: a remote stream as a cursor. Part of cbt::rpc.
+// A client of the contracts (Api): a remote stream as a cursor, a server as a provider, and what a
+// backup application falls back on. Part of cbt::rpc.
 #ifndef CBT_RPC_CLIENT_H_
 #define CBT_RPC_CLIENT_H_
 
@@ -10,16 +11,20 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cbt/cursor.h"
-#include "cbt/metadata_type.h"
+#include "cbt/extent.h"
 #include "cbt/provider.h"
-#include "cbt/rpc/api.h"
 #include "cbt/rpc/options.h"
 #include "cbt/secrets.h"
 
 namespace cbt::rpc {
+
+class LogSink;
 
 // Progress of a stream, in bytes of the volume.
 struct StreamProgress {
@@ -171,6 +176,59 @@ class RemoteCursor : public ExtentCursor {
  protected:
   using ExtentCursor::ExtentCursor;
 };
+
+// --- A server as a provider.
+
+// A provider that queries a server of any contract, to serve, check or reshape its data. Each
+// cursor is a RemoteCursor with its checks; it resumes a broken stream for three seconds without
+// progress, and leaves longer waits to its own clients. All share one connection. An invalid
+// address is an error of every call. Error texts are written here and safe for clients; the
+// server's own texts go to `log`, which must outlive the provider.
+std::unique_ptr<SnapshotProvider> MakeRemoteProvider(const std::string& address, Api api,
+                                                     const ClientTlsOptions& tls = {},
+                                                     LogSink* log = nullptr);
+
+// --- The fallback order of backup applications: changed blocks; if unavailable, allocated blocks; if
+// those are unavailable too, the whole volume.
+
+enum class Tier {
+  kDelta,        // what changed since the base
+  kAllocated,    // what is allocated in the target
+  kWholeVolume,  // everything
+};
+
+// "delta", "allocated" or "whole volume".
+std::string_view TierName(Tier tier) noexcept;
+
+// Whether `error` of `tier` means that the next tier should be tried.
+//
+//   FAILED_PRECONDITION, UNIMPLEMENTED   yes: this tier is not available
+//   NOT_FOUND of a delta                 yes: the base may be gone
+//   INVALID_ARGUMENT of a delta          yes: the snapshots may not be a pair
+//   everything else                      no: retry later or change the request
+bool FallsBack(Tier tier, const absl::Status& error) noexcept;
+
+struct Fallback {
+  std::unique_ptr<ExtentCursor> cursor;
+  Tier tier = Tier::kDelta;
+  // The higher tiers, and why each was unavailable.
+  std::vector<std::pair<Tier, absl::Status>> refused;
+};
+
+// Opens the best tier available, starting with kDelta if the request has a base, else with
+// kAllocated. `capacity` is the volume's in bytes, for kWholeVolume; without it that tier is not
+// tried and the last error is returned. Blocks while streams are opened. There is no fallback once
+// a stream is open: a later error is returned by the cursor.
+//
+// With a starting_offset above 0, only the first tier is tried. To continue where a lower tier was
+// being read, request that tier: without a base for kAllocated; kWholeVolume needs no request.
+// Errors: those for which FallsBack() is false; with a starting_offset above 0, NotFromTheMiddle().
+absl::StatusOr<Fallback> OpenBestTier(const ListRequest& request, std::optional<uint64_t> capacity);
+
+// The error when `tier` failed with `why` in the middle of a volume: the code of `why`, and a text
+// that a lower tier has to start from 0. A delta up to some offset followed by allocated blocks is
+// neither: blocks that only the base has are in neither half.
+absl::Status NotFromTheMiddle(Tier tier, const absl::Status& why);
 
 }  // namespace cbt::rpc
 

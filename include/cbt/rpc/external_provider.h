@@ -10,7 +10,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "cbt/metadata_type.h"
+#include "cbt/extent.h"
 #include "cbt/provider.h"
 #include "cbt/rpc/telemetry.h"
 

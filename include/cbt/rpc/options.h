@@ -1,5 +1,5 @@
-// Options shared by servers, relays and clients: shape and sending of streams, connections, TLS.
-// Part of cbt::rpc.
+// Options shared by servers, relays and clients: contracts, shape and sending of streams,
+// connections, TLS. Part of cbt::rpc.
 #ifndef CBT_RPC_OPTIONS_H_
 #define CBT_RPC_OPTIONS_H_
 
@@ -8,11 +8,25 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
-#include "cbt/metadata_type.h"
+#include "cbt/extent.h"
 #include "cbt/units.h"
+#include "cbt/version.h"
 
 namespace cbt::rpc {
+
+// The gRPC contracts that the client, the server and the relay support.
+enum class Api {
+  kCsi,         // csi.v1.SnapshotMetadata: what a storage plugin serves
+  kKubernetes,  // snapshotmetadata.SnapshotMetadata: what a sidecar serves to backup applications
+  kSession,     // the proposal's first revision: GetAllocated and GetDelta with session tokens
+  kPaged,       // the proposal's paged revision: unary ListSnapshotDeltas with page tokens
+};
+
+// "csi", "kubernetes", "session" or "paged".
+std::string_view ApiName(Api api) noexcept;
+std::optional<Api> ParseApi(std::string_view name) noexcept;
 
 // How a provider's extents are reshaped before they are sent. Zero: unchanged.
 struct StreamShape {

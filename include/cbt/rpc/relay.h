@@ -4,7 +4,7 @@
 // snippet: tests/consumer/snippets/rpc.cc#relay
 //   auto tokens = cbt::rpc::MakeTokenFileAccess("/etc/cbt/tokens");
 //   if (!tokens.ok()) return tokens.status();
-//   auto names = cbt::rpc::MakeFolderResolver();
+//   auto names = cbt::rpc::MakeDirectoryResolver();
 //   cbt::rpc::RelayOptions options;
 //   options.listen = "0.0.0.0:50051";
 //   options.plugin = "unix:///csi/csi.sock";

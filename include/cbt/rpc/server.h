@@ -1,5 +1,5 @@
-// A gRPC server for the contracts of cbt/rpc/api.h, and csi.v1.Identity, over a SnapshotProvider.
-// Part of cbt::rpc.
+// A gRPC server for the contracts (Api), and csi.v1.Identity, over a SnapshotProvider. Part of
+// cbt::rpc.
 //
 // snippet: tests/consumer/snippets/rpc.cc#server
 //   auto server = cbt::rpc::Server::Start(

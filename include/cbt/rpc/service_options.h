@@ -7,9 +7,7 @@
 #include <vector>
 
 #include "cbt/rpc/access.h"
-#include "cbt/rpc/api.h"
 #include "cbt/rpc/options.h"
-#include "cbt/rpc/session_store.h"
 #include "cbt/rpc/telemetry.h"
 
 namespace cbt::rpc {

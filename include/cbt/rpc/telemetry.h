@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "cbt/rpc/api.h"
+#include "cbt/rpc/options.h"
 
 namespace cbt::rpc {
 
@@ -25,8 +25,8 @@ struct LogField {
   std::string value;
 };
 
-// Receives log records. Called from any thread, including gRPC's, so it must not block for long or
-// call the library.
+// Receives log records. Called from any thread, including those that serve connections, so it must
+// not block for long or call the library.
 //
 // At no level do records hold tokens, secrets or contents of requests. The only error texts are
 // those of a relay's plugin, unless they resemble a secret of the request. Values may hold snapshot

@@ -58,17 +58,14 @@ struct BtrfsSendOptions {
 // or moved there), all of it counts as changed; so does what was cut off and grown again.
 //
 // Errors:  DATA_LOSS naming the byte: a command that is cut, has a wrong checksum, is incomplete or
-//          can't follow from those before; no END; anything after it.
-//          UNIMPLEMENTED: another version of the format, an unknown command or attribute (it might
-//          be a write).
-//          NOT_FOUND: the stream removes the file, or creates a folder above it but not the file; a
-//          full stream does not create it. (Otherwise a missing file can't be detected: see
-//          path_exists.)
-//          INVALID_ARGUMENT: options out of range, a path that the stream shows not to be a regular
-//          file's, or a capacity that contradicts the stream.
-//          FAILED_PRECONDITION: the stream does not hold the capacity; without a path, the stream
-//          changes no file or several, which the error names; with one, see path_exists and
-//          single_name.
+//          can't follow from those before; no END; anything after it. UNIMPLEMENTED: another
+//          version of the format, an unknown command or attribute (it might be a write). NOT_FOUND:
+//          the stream removes the file, or creates a directory above it but not the file; a full
+//          stream does not create it. (Otherwise a missing file can't be detected: see
+//          path_exists.) INVALID_ARGUMENT: options out of range, a path that the stream shows not
+//          to be a regular file's, or a capacity that contradicts the stream. FAILED_PRECONDITION:
+//          the stream does not hold the capacity; without a path, the stream changes no file or
+//          several, which the error names; with one, see path_exists and single_name.
 //          RESOURCE_EXHAUSTED: too many files or changes to keep (about 512 MiB). Those of
 //          `stream`.
 // Cost:    one pass; a checksum over all bytes. Memory for the changes of the file in question, and

@@ -16,7 +16,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cbt/lifetime.h"
-#include "cbt/shared_bytes.h"
 #include "cbt/units.h"
 
 namespace cbt {

@@ -22,23 +22,23 @@ struct DirectoryProviderOptions {
   // Reads images; must outlive the provider and its cursors, and must not be the executor that the
   // service runs on (see ImageOptions). Without one, Next() reads.
   Executor* executor = nullptr;
-  // What `*.source` files may name outside of the root: absolute paths of files, folders and NBD
-  // sockets (folders with everything below them), and NBD addresses, each with all addresses that
-  // continue it with '/' or '?'. Key files of NBD sources must be listed as well.
+  // What `*.source` files may name outside of the root: absolute paths of files, directories and
+  // NBD sockets (directories with everything below them), and NBD addresses, each with all
+  // addresses that continue it with '/' or '?'. Key files of NBD sources must be listed as well.
   std::vector<std::string> allowed_sources = {};
   // Time limit for opening such a source, and then for all of its answers to one stream together.
   std::chrono::milliseconds source_time = std::chrono::minutes(10);
 };
 
 // A snapshot's id is the path of its image below the root without the last extension (`vol1/monday`
-// for `ROOT/vol1/monday.img`); the folder that holds it is the volume. A file with the extension
+// for `ROOT/vol1/monday.img`); the directory that holds it is the volume. A file with the extension
 // `.partial` is a snapshot that exists but is not ready. Files whose name begins with a dot are not
 // snapshots.
 //
-// Change maps (`*.cbm`) and chains (folders `*.chain`) next to the images answer deltas without
+// Change maps (`*.cbm`) and chains (directories `*.chain`) next to the images answer deltas without
 // reading data, even for snapshots whose images are gone; see cbt/change_map_file.h and
 // cbt/change_chain.h. They apply to the snapshots that they name, by name (`monday`) or by full id
-// (`vol1/monday`), and to the volume that they name, if any: the folder's name or path (for the
+// (`vol1/monday`), and to the volume that they name, if any: the directory's name or path (for the
 // root: as `root` says it, or with symbolic links resolved). If a map or chain that would answer is
 // damaged, has another capacity than the target's image, or contradicts another one, the delta is
 // FAILED_PRECONDITION. If several would answer they are compared, which takes a pass over each
@@ -56,7 +56,7 @@ struct DirectoryProviderOptions {
 // list that a storage system's tool printed, a bitmap, an NBD export (see
 // docs/reference/sources.md). For a delta it takes precedence over the images, but not over maps
 // and chains; for allocation, over the image, and a map without a base is used only if there is
-// neither. The files that it names lie in the volume's folder, and should have names that begin
+// neither. The files that it names lie in the volume's directory, and should have names that begin
 // with a dot, or they count as snapshots themselves; they must be regular files or block devices.
 // Anything elsewhere must be in `allowed_sources`, and a source that takes longer than
 // `source_time` is DEADLINE_EXCEEDED.

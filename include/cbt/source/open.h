@@ -26,7 +26,7 @@
 #include "cbt/change_map.h"
 #include "cbt/cursor.h"
 #include "cbt/executor.h"
-#include "cbt/source/import.h"
+#include "cbt/source/lists.h"
 #include "cbt/units.h"
 
 namespace cbt {

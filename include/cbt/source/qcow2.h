@@ -64,8 +64,8 @@ struct Qcow2Options {
   bool ignore_other_signatures = false;
 
   // Opens a backing file. `path` is the name in the image, already resolved against the image's
-  // folder if relative. Callers that read untrusted images should refuse paths outside of their
-  // folders here. Default: Image::Open(path, label).
+  // directory if relative. Callers that read untrusted images should refuse paths outside of their
+  // directories here. Default: Image::Open(path, label).
   std::function<absl::StatusOr<std::shared_ptr<const Image>>(const std::string& path,
                                                              const std::string& label)>
       open_backing = nullptr;
@@ -106,9 +106,9 @@ class Qcow2Image {
                                                                 const Qcow2Options& options = {},
                                                                 std::string_view label = {});
 
-  // As Open() for an open file; relative backing names are resolved against `folder`.
+  // As Open() for an open file; relative backing names are resolved against `directory`.
   static absl::StatusOr<std::shared_ptr<const Qcow2Image>> FromImage(
-      std::shared_ptr<const Image> file, const std::string& folder,
+      std::shared_ptr<const Image> file, const std::string& directory,
       const Qcow2Options& options = {});
 
   ~Qcow2Image();

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "cbt/metadata_type.h"
+#include "cbt/extent.h"
 #include "cbt/wire/message.h"
 
 namespace cbt {

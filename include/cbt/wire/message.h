@@ -20,7 +20,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cbt/extent.h"
-#include "cbt/metadata_type.h"
 
 namespace cbt {
 

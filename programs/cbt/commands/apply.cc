@@ -16,19 +16,16 @@
 #include "absl/status/statusor.h"
 #include "base/file_io.h"
 #include "cbt/executor.h"
-#include "cbt/list_cursor.h"
+#include "cbt/memory.h"
 #include "cbt/source/copy_ranges.h"
 #include "cbt/source/image.h"
 #include "programs/cbt/command.h"
 #include "programs/cbt/options/extent_options.h"
 #include "programs/cbt/output/output.h"
 #include "programs/cbt/output/progress.h"
-#include "programs/cbt/support/input_files.h"
+#include "programs/cbt/support/files.h"
 #include "programs/cbt/support/numbers.h"
-#include "programs/cbt/support/output_place.h"
 #include "programs/cbt/support/status.h"
-#include "programs/cbt/support/temp_file.h"
-#include "programs/cbt/support/threads.h"
 
 namespace cbt::cli {
 namespace {

@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "base/json_builder.h"
+#include "base/text.h"
 #include "cbt/change_chain.h"
 #include "cbt/transform.h"
 #include "programs/cbt/command.h"
@@ -23,7 +24,7 @@
 #include "programs/cbt/commands/print_stream.h"
 #include "programs/cbt/options/extent_options.h"
 #include "programs/cbt/output/output.h"
-#include "programs/cbt/support/input_files.h"
+#include "programs/cbt/support/files.h"
 #include "programs/cbt/support/numbers.h"
 #include "programs/cbt/support/status.h"
 

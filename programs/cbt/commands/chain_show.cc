@@ -16,8 +16,7 @@
 #include "programs/cbt/options/choices.h"
 #include "programs/cbt/output/document.h"
 #include "programs/cbt/output/output.h"
-#include "programs/cbt/support/input_files.h"
-#include "programs/cbt/support/output_place.h"
+#include "programs/cbt/support/files.h"
 #include "programs/cbt/support/status.h"
 #include "programs/cbt/support/terminal.h"
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "base/json_string.h"
+#include "base/text.h"
 #include "cbt/executor.h"
 #include "cbt/source/image.h"
 #include "cbt/source/open.h"
@@ -18,9 +18,9 @@
 #include "programs/cbt/commands/print_stream.h"
 #include "programs/cbt/options/extent_options.h"
 #include "programs/cbt/options/source_options.h"
-#include "programs/cbt/support/input_files.h"
+#include "programs/cbt/support/files.h"
+#include "programs/cbt/support/numbers.h"
 #include "programs/cbt/support/status.h"
-#include "programs/cbt/support/threads.h"
 
 namespace cbt::cli {
 namespace {

@@ -9,11 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "cbt/requested_cursor.h"
+#include "base/text.h"
 #include "cbt/rpc/client.h"
-#include "cbt/rpc/fallback.h"
-#include "cbt/rpc/volume_snapshot_delta.h"
 #include "cbt/transform.h"
 #include "programs/cbt/command.h"
 #include "programs/cbt/commands/map_output.h"
@@ -22,10 +19,10 @@
 #include "programs/cbt/options/remote_options.h"
 #include "programs/cbt/options/source_options.h"
 #include "programs/cbt/output/output.h"
-#include "programs/cbt/support/input_files.h"
+#include "programs/cbt/output/volume_snapshot_delta.h"
+#include "programs/cbt/support/files.h"
 #include "programs/cbt/support/numbers.h"
 #include "programs/cbt/support/status.h"
-#include "programs/cbt/support/verbosity.h"
 
 namespace cbt::cli {
 namespace {
@@ -259,7 +256,7 @@ void AddList(CLI::App& app, Command& command) {
          "--source-version",
          [arguments](const std::string& version) {
            if (version.empty()) {
-             // Of data whose version is unknown: comparing nothing must not look like a comparison.
+             // The data's version is unknown: comparing nothing must not look like a comparison.
              throw CLI::ValidationError("--source-version", "expected a version");
            }
            arguments->source_version = version;

@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/json_builder.h"
-#include "base/json_string.h"
+#include "base/text.h"
 #include "cbt/change_map_file.h"
 #include "programs/cbt/command.h"
 #include "programs/cbt/commands/map_input.h"
@@ -26,9 +26,8 @@
 #include "programs/cbt/output/heat_map.h"
 #include "programs/cbt/output/output.h"
 #include "programs/cbt/output/shades.h"
-#include "programs/cbt/support/input_files.h"
+#include "programs/cbt/support/files.h"
 #include "programs/cbt/support/numbers.h"
-#include "programs/cbt/support/output_place.h"
 #include "programs/cbt/support/status.h"
 
 namespace cbt::cli {

@@ -11,7 +11,7 @@
 #include "cbt/change_map.h"
 #include "programs/cbt/commands/map_output.h"
 #include "programs/cbt/options/source_options.h"
-#include "programs/cbt/support/input_files.h"
+#include "programs/cbt/support/files.h"
 
 namespace cbt::cli {
 

@@ -13,7 +13,7 @@
 #include "programs/cbt/options/source_options.h"
 #include "programs/cbt/output/document.h"
 #include "programs/cbt/output/progress.h"
-#include "programs/cbt/support/output_place.h"
+#include "programs/cbt/support/files.h"
 #include "programs/cbt/support/status.h"
 
 namespace cbt::cli {
@@ -49,7 +49,7 @@ class Watched final : public ExtentCursor {
   Progress progress_;
 };
 
-// (folder, name): "vol1/mon.img" is ("vol1", "mon.img").
+// (directory, name): "vol1/mon.img" is ("vol1", "mon.img").
 std::pair<std::string, std::string> SplitPath(const std::string& path) {
   const std::filesystem::path place(path);
   return {place.parent_path(), place.filename()};
@@ -64,10 +64,10 @@ std::string Stem(const std::string& name) {
   return numbered ? name : name.substr(0, dot);
 }
 
-bool IsSameFolder(const std::string& a, const std::string& b) {
+bool IsSameDirectory(const std::string& a, const std::string& b) {
   const std::filesystem::path one(a.empty() ? "." : a);
   const std::filesystem::path other(b.empty() ? "." : b);
-  std::error_code ignored;  // for anything that is not a folder
+  std::error_code ignored;  // for anything that is not a directory
   return one.lexically_normal() == other.lexically_normal() ||
          std::filesystem::equivalent(one, other, ignored);
 }
@@ -139,10 +139,11 @@ void AddMapOutput(CLI::App& subcommand, MapOutput& output) {
 }
 
 ChangeMapIdentity IdentityOfImages(const std::string& base, const std::string& target) {
-  const auto [folder, name] = SplitPath(target);
-  // A snapshot of another folder is not the one with the same name in this folder.
-  if (!base.empty() && !IsSameFolder(SplitPath(base).first, folder)) return {"", base, target};
-  std::string volume = SplitPath(folder).second;
+  const auto [directory, name] = SplitPath(target);
+  // A snapshot of another directory is not the one with the same name in this directory.
+  if (!base.empty() && !IsSameDirectory(SplitPath(base).first, directory))
+    return {"", base, target};
+  std::string volume = SplitPath(directory).second;
   if (volume == "." || volume == "..") volume.clear();  // not names
   return {std::move(volume), base.empty() ? "" : Stem(SplitPath(base).second), Stem(name)};
 }
@@ -150,7 +151,7 @@ ChangeMapIdentity IdentityOfImages(const std::string& base, const std::string& t
 ChangeMapIdentity IdentityOfIds(const std::string& base, const std::string& target) {
   const auto [volume, name] = SplitPath(target);
   const auto [base_volume, base_name] = SplitPath(base);
-  // Ids of different folders have no known volume.
+  // Ids of different directories have no known volume.
   if (volume.empty() || (!base.empty() && base_volume != volume)) return {"", base, target};
   return {volume, base_name, name};
 }

@@ -13,7 +13,7 @@
 #include "cbt/change_map.h"
 #include "cbt/cursor.h"
 #include "cbt/source/open.h"
-#include "programs/cbt/support/input_files.h"
+#include "programs/cbt/support/files.h"
 
 namespace cbt::cli {
 
@@ -43,9 +43,9 @@ void AddNameOptions(CLI::App& subcommand, MapNames& names);
 // text, or that would make the map incomplete, exclude `--output`.
 void AddMapOutput(CLI::App& subcommand, MapOutput& output);
 
-// The names that the paths of images imply: the volume is the folder, snapshots are file names
-// without their last extension (unless it is digits). If the folders differ there is no volume, and
-// the paths are the names. `base` may be empty.
+// The names that the paths of images imply: the volume is the directory, snapshots are file names
+// without their last extension (unless it is digits). If the directories differ there is no volume,
+// and the paths are the names. `base` may be empty.
 ChangeMapIdentity IdentityOfImages(const std::string& base, const std::string& target);
 
 // The same for snapshot ids, if they are paths.
@@ -53,8 +53,7 @@ ChangeMapIdentity IdentityOfIds(const std::string& base, const std::string& targ
 
 // Writes a file, or stdout if `path` is "-". `inputs`: see FindOutputPlace().
 // Errors: those of FindOutputPlace(); INVALID_ARGUMENT if stdout is a terminal, whose user would
-// not
-//         want these bytes; UNAVAILABLE, ReaderGone().
+//         not want these bytes; UNAVAILABLE, ReaderGone().
 absl::Status WriteBytes(const std::string& path, const InputFiles& inputs,
                         std::span<const uint8_t> bytes);
 

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "cbt/cursor.h"
-#include "cbt/metadata_type.h"
+#include "cbt/extent.h"
 #include "cbt/wire/message.h"
 #include "programs/cbt/options/extent_options.h"
 #include "programs/cbt/output/extent_writer.h"

@@ -16,7 +16,6 @@
 #include "programs/cbt/command.h"
 #include "programs/cbt/options/serving.h"
 #include "programs/cbt/support/status.h"
-#include "programs/cbt/support/verbosity.h"
 
 namespace cbt::cli {
 namespace {

@@ -19,7 +19,6 @@
 #include "programs/cbt/options/serving.h"
 #include "programs/cbt/support/numbers.h"
 #include "programs/cbt/support/status.h"
-#include "programs/cbt/support/threads.h"
 
 namespace cbt::cli {
 namespace {

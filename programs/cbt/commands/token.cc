@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "cbt/rpc/session_store.h"
+#include "cbt/rpc/access.h"
 #include "programs/cbt/command.h"
 #include "programs/cbt/output/output.h"
 #include "programs/cbt/support/status.h"

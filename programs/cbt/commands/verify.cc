@@ -25,9 +25,9 @@
 #include "programs/cbt/options/remote_options.h"
 #include "programs/cbt/output/output.h"
 #include "programs/cbt/output/progress.h"
-#include "programs/cbt/support/input_files.h"
+#include "programs/cbt/support/files.h"
+#include "programs/cbt/support/numbers.h"
 #include "programs/cbt/support/status.h"
-#include "programs/cbt/support/threads.h"
 
 namespace cbt::cli {
 namespace {

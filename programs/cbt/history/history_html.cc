@@ -11,8 +11,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "base/absl_view.h"
 #include "base/json_builder.h"
+#include "base/text.h"
 #include "programs/cbt/output/progress.h"
 #include "programs/cbt/output/shades.h"
 
@@ -26,9 +26,9 @@ constexpr unsigned char kTemplate[] = {
 constexpr std::string_view kDataMark = "@DATA@";
 
 // Columns of a page; fewer if there are very many rows, to bound the memory of all cells.
-constexpr size_t kMostColumns = 256;
+constexpr size_t kMaxColumns = 256;
 constexpr size_t kLeastColumns = 32;
-constexpr size_t kMostCells = size_t{1} << 22;
+constexpr size_t kMaxCells = size_t{1} << 22;
 
 // However long the names are, at least this fraction remains for the rest.
 constexpr size_t kLeastPart = 8;
@@ -153,7 +153,7 @@ std::string Base64(const std::string& bytes) { return "\"" + absl::Base64Escape(
 absl::StatusOr<HistoryPage> ReadHistoryPage(const History& history) {
   const size_t deltas = history.snapshots.size() - 1;
   const size_t columns =
-      std::clamp(kMostCells / std::max<size_t>(1, deltas), kLeastColumns, kMostColumns);
+      std::clamp(kMaxCells / std::max<size_t>(1, deltas), kLeastColumns, kMaxColumns);
   HistoryPage page{
       HistoryScale(history.LargestCapacity(), history.chain.granularity(), columns), {}, {}};
   page.rows.reserve(deltas);

@@ -3,8 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "programs/cbt/history/history.h"
+#include "programs/cbt/output/document.h"
 #include "programs/cbt/output/shades.h"
-#include "programs/cbt/output/xml_text.h"
 #include "programs/cbt/support/numbers.h"
 #include "programs/cbt/support/status.h"
 

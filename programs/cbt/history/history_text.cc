@@ -2,8 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "base/absl_view.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "programs/cbt/history/history.h"
 #include "programs/cbt/output/shades.h"
 #include "programs/cbt/support/numbers.h"

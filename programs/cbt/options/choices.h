@@ -1,7 +1,10 @@
-// Options with named values: one list for the check, the error and the shells' completions.
+// Options that several commands have: named values, with one list for the check, the error and the
+// shells' completions, and --block-size.
 #ifndef CBT_PROGRAMS_CBT_OPTIONS_CHOICES_H_
 #define CBT_PROGRAMS_CBT_OPTIONS_CHOICES_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,6 +42,9 @@ CLI::Option* AddChoiceOption(CLI::App& subcommand, const std::string& name, Assi
           what)
       ->check(IsOneOf(std::move(names)));
 }
+
+// `block_size` must outlive the parsing.
+void AddBlockSizeOption(CLI::App& subcommand, std::optional<uint64_t>& block_size);
 
 }  // namespace cbt::cli
 

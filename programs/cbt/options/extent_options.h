@@ -7,9 +7,9 @@
 #include <string>
 
 #include "CLI/CLI.hpp"
-#include "cbt/metadata_type.h"
+#include "cbt/extent.h"
 #include "cbt/wire/message.h"
-#include "programs/cbt/options/block_size.h"
+#include "programs/cbt/options/choices.h"
 #include "programs/cbt/output/extent_writer.h"
 
 namespace cbt::cli {

@@ -8,10 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "programs/cbt/options/choices.h"
 #include "programs/cbt/options/kube_address.h"
+#include "programs/cbt/support/files.h"
 #include "programs/cbt/support/numbers.h"
 #include "programs/cbt/support/status.h"
-#include "programs/cbt/support/text_file.h"
-#include "programs/cbt/support/verbosity.h"
 
 namespace cbt::cli {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
-#include "cbt/rpc/api.h"
 #include "cbt/rpc/client.h"
+#include "cbt/rpc/options.h"
 
 namespace cbt::cli {
 
@@ -52,7 +52,7 @@ struct RemoteArguments {
 // Shown in help for an option or argument that takes an address.
 inline constexpr char kAddressHelp[] = "unix:///path/to.sock, host:port or k8s:NAMESPACE/SNAPSHOT";
 
-// What `k8s:` is followed by. Errors: INVALID_ARGUMENT.
+// The part after `k8s:`. Errors: INVALID_ARGUMENT.
 struct SnapshotName {
   std::string name_space = {};
   std::string name = {};

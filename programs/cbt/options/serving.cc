@@ -19,9 +19,9 @@
 
 #include "cbt/units.h"
 #include "programs/cbt/options/choices.h"
+#include "programs/cbt/support/files.h"
 #include "programs/cbt/support/numbers.h"
 #include "programs/cbt/support/status.h"
-#include "programs/cbt/support/text_file.h"
 
 namespace cbt::cli {
 namespace {
@@ -90,13 +90,13 @@ using Clock = std::chrono::steady_clock;
 
 // timeout(1), and anything that signals both a process and its group, sends a signal twice but
 // means it once.
-constexpr std::chrono::milliseconds kEcho(200);
+constexpr std::chrono::milliseconds kDuplicateSignalTime(200);
 
 // A signal before this time is an echo of the first one. Read in a signal handler.
-std::atomic<Clock::rep> echo_end = 0;
+std::atomic<Clock::rep> duplicates_end = 0;
 static_assert(std::atomic<Clock::rep>::is_always_lock_free);
 
-bool IsEcho() noexcept { return Clock::now().time_since_epoch().count() <= echo_end; }
+bool IsEcho() noexcept { return Clock::now().time_since_epoch().count() <= duplicates_end; }
 
 // The program's name and `text`, as one line.
 void WriteInHandler(std::string_view text) noexcept {
@@ -156,7 +156,7 @@ void Drain(const std::string& name,
   const Clock::time_point latest =
       Clock::now() + std::min<std::chrono::milliseconds>(grace, std::chrono::hours(24 * 365)) +
       kDrainTime;
-  echo_end = (Clock::now() + kEcho).time_since_epoch().count();
+  duplicates_end = (Clock::now() + kDuplicateSignalTime).time_since_epoch().count();
   std::atomic<bool> drained = false;
   std::thread drainer([&] {
     shutdown(grace);
@@ -440,7 +440,7 @@ absl::StatusOr<ServingParts> PrepareServing(const ServingArguments& arguments) {
   }
   if (arguments.snapshots.empty()) {
     if (serves(rpc::Api::kKubernetes) || serves(rpc::Api::kSession)) {
-      parts.resolver = rpc::MakeFolderResolver();
+      parts.resolver = rpc::MakeDirectoryResolver();
     }
   } else {
     auto resolver = rpc::MakeFileResolver(arguments.snapshots);

@@ -18,7 +18,6 @@
 #include "cbt/ops/metrics.h"
 #include "cbt/rpc/access.h"
 #include "cbt/rpc/server.h"
-#include "cbt/rpc/session_store.h"
 
 namespace cbt::cli {
 

@@ -9,7 +9,6 @@
 #include "programs/cbt/options/choices.h"
 #include "programs/cbt/support/numbers.h"
 #include "programs/cbt/support/status.h"
-#include "programs/cbt/support/verbosity.h"
 
 namespace cbt::cli {
 void AddBytesOption(CLI::App& subcommand, const std::string& name, std::optional<uint64_t>& bytes,

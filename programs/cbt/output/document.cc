@@ -6,9 +6,11 @@
 #include <span>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_replace.h"
 #include "base/file_io.h"
+#include "base/text.h"
 #include "programs/cbt/output/output.h"
-#include "programs/cbt/support/output_place.h"
+#include "programs/cbt/support/files.h"
 
 namespace cbt::cli {
 
@@ -24,6 +26,23 @@ absl::Status WriteDocument(const std::string& path, const InputFiles& inputs,
   const std::span<const uint8_t> parts[] = {
       {reinterpret_cast<const uint8_t*>(document.data()), document.size()}};
   return WriteFileAtomically(place->path, parts, true);
+}
+
+std::string XmlText(std::string_view text) {
+  std::string clean;
+  while (!text.empty()) {
+    const size_t length = Utf8SequenceLength(text);
+    const auto first = static_cast<unsigned char>(text.front());
+    if (length == 0 || first < 0x20 || first == 0x7f) {
+      clean += "\xef\xbf\xbd";
+      text.remove_prefix(1);
+    } else {
+      clean += text.substr(0, length);
+      text.remove_prefix(length);
+    }
+  }
+  return absl::StrReplaceAll(clean,
+                             {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
 }
 
 }  // namespace cbt::cli

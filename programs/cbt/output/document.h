@@ -1,4 +1,4 @@
-// A document as an output file or on stdout.
+// A document as an output file or on stdout, and text for XML documents.
 #ifndef CBT_PROGRAMS_CBT_OUTPUT_DOCUMENT_H_
 #define CBT_PROGRAMS_CBT_OUTPUT_DOCUMENT_H_
 
@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "programs/cbt/support/input_files.h"
+#include "programs/cbt/support/files.h"
 
 namespace cbt::cli {
 
@@ -15,6 +15,10 @@ namespace cbt::cli {
 // Errors: those of FindOutputPlace() and WriteFileAtomically().
 absl::Status WriteDocument(const std::string& path, const InputFiles& inputs,
                            std::string_view document);
+
+// `text` for an element or a quoted attribute: no mark-up; U+FFFD for control characters and bytes
+// that are not valid UTF-8.
+std::string XmlText(std::string_view text);
 
 }  // namespace cbt::cli
 

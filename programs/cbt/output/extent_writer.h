@@ -10,7 +10,7 @@
 
 #include "absl/status/status.h"
 #include "cbt/batch.h"
-#include "cbt/metadata_type.h"
+#include "cbt/extent.h"
 #include "cbt/wire/message.h"
 #include "programs/cbt/output/output.h"
 #include "programs/cbt/support/terminal.h"

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "programs/cbt/support/numbers.h"
+#include "programs/cbt/support/status.h"
 #include "programs/cbt/support/terminal.h"
-#include "programs/cbt/support/verbosity.h"
 
 namespace cbt::cli {
 namespace {

@@ -8,10 +8,11 @@
 #include <system_error>
 
 #include "absl/time/time.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "programs/cbt/support/status.h"
 
 namespace cbt::cli {
+
 namespace {
 
 std::string Quoted(std::string_view text) {

@@ -1,15 +1,18 @@
-// Numbers in human-readable form.
+// Numbers in human-readable form, and the number of threads of a subcommand.
 #ifndef CBT_PROGRAMS_CBT_SUPPORT_NUMBERS_H_
 #define CBT_PROGRAMS_CBT_SUPPORT_NUMBERS_H_
 
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "absl/status/statusor.h"
-#include "base/parse_number.h"
+#include "base/text.h"
 
 namespace cbt::cli {
 
@@ -28,6 +31,11 @@ std::string MinuteText(std::optional<int64_t> nanoseconds);
 
 // `512 B`, `12.0 MiB`.
 std::string HumanSize(uint64_t bytes);
+
+// Enough to keep several reads in flight, few enough that their buffers stay small.
+inline size_t WorkerThreads() {
+  return std::clamp<size_t>(std::thread::hardware_concurrency(), 2, 4);
+}
 
 }  // namespace cbt::cli
 

@@ -7,9 +7,10 @@
 #include <system_error>
 
 #include "absl/strings/cord.h"
-#include "base/errno_text.h"
+#include "base/text.h"
 
 namespace cbt::cli {
+
 namespace {
 
 std::string_view program_name = "cbtctl";
@@ -131,6 +132,21 @@ absl::Status OpenError(std::string_view where, int error) {
     default:
       return absl::UnavailableError(message);
   }
+}
+
+Verbosity& CurrentVerbosity() noexcept {
+  static Verbosity verbosity;
+  return verbosity;
+}
+
+void AddVerbosityOptions(CLI::App& app) {
+  Verbosity& verbosity = CurrentVerbosity();
+  app.add_flag("-q,--quiet", verbosity.quiet, "Only errors on stderr, no notes and no progress");
+  app.add_flag("--no-progress", verbosity.no_progress, "No progress bar");
+}
+
+void Note(std::string_view subcommand, std::string_view message) {
+  if (!CurrentVerbosity().quiet) PrintLine(subcommand, message);
 }
 
 }  // namespace cbt::cli

@@ -1,10 +1,11 @@
-// Errors for the user: one line on stderr and an exit status.
+// Messages for the user: one line on stderr, an exit status, and how much is said besides errors.
 #ifndef CBT_PROGRAMS_CBT_SUPPORT_STATUS_H_
 #define CBT_PROGRAMS_CBT_SUPPORT_STATUS_H_
 
 #include <string>
 #include <string_view>
 
+#include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 
 namespace cbt::cli {
@@ -58,6 +59,20 @@ absl::Status UsageError(std::string_view where, std::string_view why);
 // As IoError() for an errno of opening or creating a file, but a missing, forbidden or unsuitable
 // file is the caller's mistake.
 absl::Status OpenError(std::string_view where, int error);
+
+struct Verbosity {
+  bool quiet = false;        // no notes, no warnings, no progress bar
+  bool no_progress = false;  // no progress bar
+};
+
+// That of the process. Set while the command line is parsed, before any thread starts.
+Verbosity& CurrentVerbosity() noexcept;
+
+// Adds `--quiet` and `--no-progress`.
+void AddVerbosityOptions(CLI::App& app);
+
+// PrintLine() of what is not an error, unless `--quiet` was given.
+void Note(std::string_view subcommand, std::string_view message);
 
 }  // namespace cbt::cli
 

@@ -305,7 +305,7 @@ void FuseDisk::Handle(Worker& worker, size_t bytes) {
   const uint64_t size = size_.load();
   const size_t body = sizeof(header);
   const auto fail = [&](int error) { Reply(header.unique, error, {}); };
-  // Of a request to the server: 0, an error, or no answer.
+  // Ends a request to the server: with 0, an error, or no answer.
   const auto finish = [&](int error, std::span<const uint8_t> answer) {
     if (error == NbdConnection::kAbandoned) {
       abandoned_ = true;

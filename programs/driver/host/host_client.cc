@@ -10,8 +10,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/file_io.h"
+#include "base/text.h"
 #include "programs/driver/host/thread.h"
 #include "programs/driver/system/program.h"
 

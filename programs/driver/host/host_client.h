@@ -58,7 +58,7 @@ class HostClient {
     kGone,     // its connection was aborted or has ended: every request fails, for good
     kUnknown,  // the host has to say first
   };
-  // Of a volume whose file is mounted. Asks the kernel, and never waits.
+  // The state of a volume's mounted file. Asks the kernel, and never waits.
   File file(const std::string& volume) const;
   // True while a host answers.
   bool connected() const;

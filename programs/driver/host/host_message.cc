@@ -12,10 +12,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "base/errno_text.h"
 #include "base/file_io.h"
 #include "base/json_builder.h"
+#include "base/text.h"
 
 // RapidJSON's assertions must not end the program; every access is checked first.
 #define RAPIDJSON_ASSERT(condition) ((void)0)

@@ -54,7 +54,7 @@ absl::Status DecodeStatus(const HostMessage& message);
 
 // Errors: UNAVAILABLE if the other side has gone, or does not take it within 10 s.
 absl::Status SendMessage(int socket, const HostMessage& message);
-// Errors: UNAVAILABLE if the other side has gone, INVALID_ARGUMENT for what is no message,
+// Errors: UNAVAILABLE if the other side has gone, INVALID_ARGUMENT for anything but a message,
 //         DEADLINE_EXCEEDED after `limit` (0: none).
 absl::StatusOr<HostMessage> ReceiveMessage(int socket, std::chrono::milliseconds limit);
 

@@ -20,9 +20,9 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/descriptor.h"
 #include "base/file_io.h"
+#include "base/text.h"
 #include "programs/driver/host/host_message.h"
 #include "programs/driver/host/stop_signal.h"
 #include "programs/driver/host/thread.h"
@@ -65,7 +65,7 @@ void AvoidKillForMemory() {
 class HostServer::Core {
  public:
   explicit Core(const HostOptions& options)
-      : paths_(options.state_folder),
+      : paths_(options.state_directory),
         path_(paths_.HostSocket()),
         host_(paths_, {.plugin = options.nbdkit_plugin, .memory_score = FirstLine(kMemoryScore)}) {}
 
@@ -75,9 +75,9 @@ class HostServer::Core {
 
   absl::Status Start(const std::string& state, std::chrono::milliseconds wait) {
     if (state.empty() || state.front() != '/') {
-      return absl::InvalidArgumentError("state folder: expected an absolute path");
+      return absl::InvalidArgumentError("state directory: expected an absolute path");
     }
-    if (absl::Status made = MakeFolder(state, /*sync=*/true); !made.ok()) return made;
+    if (absl::Status made = MakeDirectory(state, /*sync=*/true); !made.ok()) return made;
     if (absl::Status claimed = Claim(state, wait); !claimed.ok()) return claimed;
     BecomeFlusher();
     AvoidKillForMemory();
@@ -160,7 +160,7 @@ class HostServer::Core {
     while (::flock(lock_.number(), LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) return FileError(path, errno);
       if (Clock::now() >= latest) {
-        return absl::UnavailableError(state + ": another volume host has this state folder");
+        return absl::UnavailableError(state + ": another volume host has this state directory");
       }
       std::this_thread::sleep_for(kLockPoll);
     }
@@ -256,7 +256,7 @@ class HostServer::Core {
         answer = EncodeStatus(absl::InvalidArgumentError("volume: is no volume's id"));
       } else if (verb == "give") {
         const absl::StatusOr<FuseSession> session = DecodeSession(*request);
-        if (session.ok()) host_.Give(volume, *session, std::move(request->descriptor));
+        if (session.ok()) host_.Adopt(volume, *session, std::move(request->descriptor));
         continue;
       } else if (!kept_ && (verb == "serve" || verb == "grow" || verb == "stop")) {
         // It may have to give back what an earlier host has left, which must not be begun anew.
@@ -320,7 +320,8 @@ HostServer::~HostServer() = default;
 absl::StatusOr<std::unique_ptr<HostServer>> HostServer::Start(const HostOptions& options,
                                                               std::chrono::milliseconds wait) {
   auto core = std::make_unique<Core>(options);
-  if (absl::Status started = core->Start(options.state_folder, wait); !started.ok()) return started;
+  if (absl::Status started = core->Start(options.state_directory, wait); !started.ok())
+    return started;
   return std::unique_ptr<HostServer>(new HostServer(std::move(core)));
 }
 

@@ -12,8 +12,8 @@
 namespace cbt::driver {
 
 struct HostOptions {
-  // Of the driver; an absolute path.
-  std::string state_folder;
+  // The driver's directory; an absolute path.
+  std::string state_directory;
   // nbdkit's plugin, its name or its path.
   std::string nbdkit_plugin = "cbt";
 };
@@ -22,8 +22,8 @@ struct HostOptions {
 // can connect. All functions are thread safe.
 class HostServer {
  public:
-  // Makes the state folder if it is missing. Waits up to `wait` for an earlier host of the same
-  // state to end. Errors: UNAVAILABLE if it does not end, INVALID_ARGUMENT for the folder, file
+  // Makes the state directory if it is missing. Waits up to `wait` for an earlier host of the same
+  // state to end. Errors: UNAVAILABLE if it does not end, INVALID_ARGUMENT for the directory, file
   // errors.
   static absl::StatusOr<std::unique_ptr<HostServer>> Start(const HostOptions& options,
                                                            std::chrono::milliseconds wait);

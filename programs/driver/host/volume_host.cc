@@ -278,9 +278,9 @@ class VolumeHost::Attached {
           "it is staged again"));
     }
     if (request.again) return Lost();
-    // Of a connection that was closed.
+    // The mount of a connection that was closed.
     if (absl::Status gone = UnmountLazily(directory); !gone.ok()) return gone;
-    if (absl::Status made = MakeFolder(directory, /*sync=*/false); !made.ok()) return made;
+    if (absl::Status made = MakeDirectory(directory, /*sync=*/false); !made.ok()) return made;
     const absl::StatusOr<uint64_t> size = SizeOf(socket());
     if (!size.ok()) return size.status();
     absl::StatusOr<std::unique_ptr<FuseDisk>> mounted =
@@ -411,10 +411,10 @@ bool VolumeHost::Take(const std::string& volume, FuseSession& session,
   return true;
 }
 
-void VolumeHost::Give(const std::string& volume, const FuseSession& session,
-                      OwnedDescriptor connection) {
+void VolumeHost::Adopt(const std::string& volume, const FuseSession& session,
+                       OwnedDescriptor connection) {
   const std::lock_guard lock(mutex_);
-  // What this host attached itself is newer.
+  // A session that this host has attached itself is newer.
   if (attached_.contains(volume) || !connection.has_value()) return;
   given_.insert_or_assign(volume, std::pair(session, std::move(connection)));
 }

@@ -86,7 +86,7 @@ class VolumeHost {
   absl::Status Stop(const std::string& volume);
 
   // A session that an earlier host has left, for Serve().
-  void Give(const std::string& volume, const FuseSession& session, OwnedDescriptor connection);
+  void Adopt(const std::string& volume, const FuseSession& session, OwnedDescriptor connection);
 
   // Reports the present state to `observer`, then every change until SetObserver(nullptr) has
   // returned.

@@ -74,7 +74,7 @@ absl::Status VolumeServer::Launch() {
   // One thread for each request that a client sends at once; the host's clients send one.
   absl::StatusOr<ProgramResult> result =
       RunProgram({"nbdkit", "--threads=4", "--unix", paths_.NbdSocket(id_), "--pidfile",
-                  paths_.PidFile(id_), options_.plugin, "folder=" + paths_.Volume(id_),
+                  paths_.PidFile(id_), options_.plugin, "directory=" + paths_.Volume(id_),
                   "control=" + paths_.ControlSocket(id_), "revert=false"},
                  options_.start_time);
   if (absl::IsDeadlineExceeded(result.status())) {

@@ -41,7 +41,7 @@ class VolumeServer {
   absl::Status End(Clock::time_point latest);
   // A descriptor that is readable once it has ended; negative if none runs.
   int ended() const noexcept { return process_.number(); }
-  // What it has said before it had opened the volume, if this object started it.
+  // Its output before it had opened the volume, if this object started it.
   std::string said() const;
 
  private:

@@ -219,7 +219,7 @@ bool IsLoopDeviceOf(const std::string& device, const std::string& file) {
   }
   // Without a mount there is no such file, and the path of another one proves nothing.
   if (errno != ENOTCONN && errno != EIO) return false;
-  // The folder of the file can't be looked at either.
+  // The directory of the file can't be looked at either.
   std::error_code error;
   const std::filesystem::path path(file);
   return backing == std::filesystem::weakly_canonical(path.parent_path().parent_path(), error) /

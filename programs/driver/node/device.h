@@ -53,8 +53,8 @@ class AttachedDevice {
 // Devices of the kernel's NBD client. "/dev/nbd3" is a volume's if what is behind it proves so: the
 // identifier that the kernel keeps of the connection is the path of the volume's socket, or, for a
 // connection without one, the process that holds it is an nbd-client whose command line has both
-// the socket and the device. Who attached which device earlier proves nothing: the numbers are
-// given to others after a restart.
+// the socket and the device. An earlier owner of the device proves nothing: after a restart, numbers
+// go to others.
 bool IsNbdDeviceOf(const std::string& device, const std::string& socket);
 std::vector<std::string> NbdDevicesOf(const std::string& socket);
 // Devices without a connection, in the order of their numbers.

@@ -13,9 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "base/absl_view.h"
 #include "base/descriptor.h"
 #include "base/file_io.h"
+#include "base/text.h"
 #include "programs/driver/system/program.h"
 
 namespace cbt::driver {

@@ -20,7 +20,7 @@
 #include "programs/driver/node/file_system.h"
 #include "programs/driver/system/mounts.h"
 #include "programs/driver/system/program.h"
-#include "programs/volume/volume_folder.h"
+#include "programs/volume/volume_directory.h"
 
 namespace cbt::driver {
 namespace {
@@ -40,7 +40,7 @@ absl::Status CheckPath(std::string_view what, const std::string& path) {
   return absl::OkStatus();
 }
 
-// Removes the file or the empty folder of a target.
+// Removes the file or the empty directory of a target.
 absl::Status RemoveTarget(const std::string& path) {
   if (::unlink(path.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
   if (errno != EISDIR && errno != EPERM) return FileError(path, errno);
@@ -49,12 +49,12 @@ absl::Status RemoveTarget(const std::string& path) {
 }
 
 absl::Status MakeTarget(const std::string& path, bool block) {
-  if (!block) return MakeFolder(path, /*sync=*/false);
+  if (!block) return MakeDirectory(path, /*sync=*/false);
   const OwnedDescriptor file(OpenFile(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   return file.has_value() ? absl::OkStatus() : FileError(path, errno);
 }
 
-// How the volume is staged differs from how it is wanted.
+// True if the volume is staged in another way than the request asks for.
 bool Differs(const NodeRecord& node, const Usage& usage) {
   if (node.block != usage.block || node.read_only != usage.read_only) return true;
   return !node.block && ((!usage.file_system.empty() && node.file_system != usage.file_system) ||
@@ -112,7 +112,7 @@ void Node::Start() {
 }
 
 // Also after the host was started again: it knows nothing then but what it was given back.
-// What can't be served at once is tried again: its users wait.
+// A volume that can't be served at once is tried again: its users wait.
 void Node::ServeAttached() {
   std::vector<std::string> waiting;
   for (const Volume& volume : store_.catalog().AllVolumes()) {
@@ -144,7 +144,7 @@ absl::Status Node::ServeAgain(const std::string& id) {
       const std::optional<NodeRecord>& node = locked->volume.node;
       return node.has_value() ? attachment_.ServeAgain(id, *node) : absl::OkStatus();
     }
-    // Another call is at it, and may have failed before there was a host.
+    // Another call works on it, and may have failed before there was a host.
     if (!absl::IsAborted(locked.status()) || ending_ || !host_.connected()) return locked.status();
     std::this_thread::sleep_for(kPause);
   }
@@ -247,7 +247,7 @@ absl::Status Node::DropDeadMounts(const std::string& id, const NodeRecord& node)
 // that failed or was killed is done again only until the volume is handed out.
 absl::Status Node::ProvideFileSystem(const Volume& volume, const NodeRecord& node,
                                      const AttachedDevice& device) const {
-  const std::string data = store_.catalog().VolumeFolder(volume.id) + "/" + volume::kDataName;
+  const std::string data = store_.catalog().VolumeDirectory(volume.id) + "/" + volume::kDataName;
   bool may_make = volume.record.content == Content::kFormatting;
   if (volume.record.content == Content::kBlank) {
     const absl::StatusOr<bool> has_data = HasData(data);
@@ -292,7 +292,8 @@ absl::Status Node::MountFileSystem(const Volume& volume, const NodeRecord& node,
         return grown;
       }
     }
-    if (absl::Status made = MakeFolder(node.staging_path, /*sync=*/false); !made.ok()) return made;
+    if (absl::Status made = MakeDirectory(node.staging_path, /*sync=*/false); !made.ok())
+      return made;
     std::vector<std::string> options = node.mount_options;
     options.emplace_back(node.read_only ? "ro" : "rw");
     // A restored volume has the identity of its source, which may be mounted too.
@@ -346,7 +347,7 @@ absl::Status Node::Publish(const std::string& id, const std::string& staging,
   }
   if (!device.ok()) return device.status();
   if (!node.block) {
-    // What is below the mount point is the node's own disk.
+    // The directory below the mount point is on the node's own disk.
     const absl::StatusOr<bool> staged = Shows(node.staging_path, node, *device);
     if (!staged.ok()) return staged.status();
     if (!*staged) {

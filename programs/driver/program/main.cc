@@ -1,7 +1,7 @@
 // `cbt-driver`: a CSI driver and what keeps its volumes attached. The only program with gRPC's
 // library and the generated classes of CSI.
 
-#include "programs/cbt/command.h"
+#include "programs/driver/program/commands.h"
 
 int main(int argc, char** argv) {
   using namespace cbt::cli;  // NOLINT(google-build-using-namespace): as in main.cc

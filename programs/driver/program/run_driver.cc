@@ -9,10 +9,10 @@
 #include "absl/status/statusor.h"
 #include "base/file_io.h"
 #include "cbt/ops/log.h"
-#include "programs/cbt/command.h"
-#include "programs/cbt/commands/driver.h"
 #include "programs/cbt/support/status.h"
 #include "programs/driver/driver.h"
+#include "programs/driver/program/commands.h"
+#include "programs/driver/program/driver.h"
 #include "programs/driver/program/volume_events.h"
 
 namespace cbt::cli {
@@ -34,7 +34,7 @@ absl::Status RunDriver(const DriverArguments& arguments) {
                            "volume-host",
                            "--background",
                            "--state-dir",
-                           options.state_folder,
+                           options.state_directory,
                            "--nbdkit-plugin",
                            arguments.nbdkit_plugin};
   }
@@ -50,7 +50,7 @@ absl::Status RunDriver(const DriverArguments& arguments) {
   const absl::StatusOr<std::unique_ptr<driver::Driver>> started = driver::Driver::Start(options);
   if (!started.ok()) return started.status();
   driver::Driver& running = **started;
-  RunUntilStopped(serving, "driver", options.state_folder, running.address(),
+  RunUntilStopped(serving, "driver", options.state_directory, running.address(),
                   [&running](std::chrono::milliseconds grace) { running.Shutdown(grace); });
   return absl::OkStatus();
 }

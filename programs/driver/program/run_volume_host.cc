@@ -9,8 +9,8 @@
 #include "absl/status/statusor.h"
 #include "base/descriptor.h"
 #include "base/file_io.h"
-#include "programs/cbt/command.h"
-#include "programs/cbt/commands/volume_host.h"
+#include "programs/driver/program/commands.h"
+#include "programs/driver/program/volume_host.h"
 
 namespace cbt::cli {
 namespace {
@@ -41,7 +41,7 @@ absl::Status RunVolumeHost(const VolumeHostArguments& arguments) {
       driver::HostServer::Start(arguments.host, kWaitForEarlier);
   if (!started.ok()) return started.status();
   driver::HostServer& host = **started;
-  RunUntilStopped(serving, "volume-host", arguments.host.state_folder, host.address(),
+  RunUntilStopped(serving, "volume-host", arguments.host.state_directory, host.address(),
                   [&host](std::chrono::milliseconds grace) { host.Shutdown(grace); },
                   {.ended = [&] { return arguments.background && host.IsIdle(kIdleTime); }});
   return absl::OkStatus();

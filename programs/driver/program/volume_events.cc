@@ -14,8 +14,6 @@
 #include "cbt/kube/client.h"
 #include "cbt/kube/config.h"
 #include "cbt/kube/object.h"
-#include "cbt/kube/resource.h"
-#include "cbt/kube/time.h"
 
 namespace cbt::cli {
 namespace {

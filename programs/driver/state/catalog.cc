@@ -13,8 +13,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/file_io.h"
+#include "base/text.h"
 
 namespace cbt::driver {
 namespace {
@@ -35,7 +35,7 @@ bool IsId(std::string_view id, std::string_view prefix) {
 
 absl::Status RemoveFile(const std::string& path) {
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) return FileError(path, errno);
-  return SyncFolder(cbt::FolderOf(path));
+  return SyncDirectory(cbt::DirectoryOf(path));
 }
 
 // What reading again won't change.
@@ -44,20 +44,21 @@ bool IsDamage(const absl::Status& status) {
          absl::IsUnimplemented(status);
 }
 
-// Whether a folder without a record may be removed. That the record is missing is not enough: it
+// Whether a directory without a record may be removed. That the record is missing is not enough: it
 // may have been lost, and then the data of a volume is all that is left of it.
-absl::StatusOr<bool> IsLeftover(const Folder& folder) {
+absl::StatusOr<bool> IsLeftover(const Directory& directory) {
   for (const char* const mark : {kMaking, kRemoved}) {
-    const absl::StatusOr<bool> marked = folder.Has(mark);
+    const absl::StatusOr<bool> marked = directory.Has(mark);
     if (!marked.ok() || *marked) return marked;
   }
-  const absl::StatusOr<bool> has_data = folder.Has("volume");
+  const absl::StatusOr<bool> has_data = directory.Has("volume");
   if (!has_data.ok()) return has_data;
   return !*has_data;
 }
 
-absl::StatusOr<std::vector<uint8_t>> ReadRecord(const Folder& folder, const std::string& file) {
-  return folder.Read(file, kMaxRecordBytes);
+absl::StatusOr<std::vector<uint8_t>> ReadRecord(const Directory& directory,
+                                                const std::string& file) {
+  return directory.Read(file, kMaxRecordBytes);
 }
 
 // A view takes no space of its own.
@@ -79,27 +80,27 @@ bool IsVolumeId(std::string_view id) { return IsId(id, kVolumePrefix); }
 bool IsSnapshotId(std::string_view id) { return IsId(id, kSnapshotPrefix); }
 
 absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(
-    const std::string& state_folder,
+    const std::string& state_directory,
     const std::function<void(const std::string& id, const absl::Status& why)>& damaged) {
   constexpr size_t kLongest = sizeof(sockaddr_un::sun_path) - 1;
-  const size_t longest_socket = state_folder.size() + std::string_view("/volumes/").size() +
+  const size_t longest_socket = state_directory.size() + std::string_view("/volumes/").size() +
                                 kVolumePrefix.size() + 2 * kRandomBytes +
                                 std::string_view("/control.sock").size();
-  if (state_folder.empty() || longest_socket > kLongest) {
+  if (state_directory.empty() || longest_socket > kLongest) {
     return absl::InvalidArgumentError(absl::StrCat(
-        state_folder, ": the path of the state folder must have 1 to ",
-        kLongest - (longest_socket - state_folder.size()), " bytes, for the sockets in it"));
+        state_directory, ": the path of the state directory must have 1 to ",
+        kLongest - (longest_socket - state_directory.size()), " bytes, for the sockets in it"));
   }
-  if (absl::Status made = MakeFolder(state_folder, /*sync=*/true); !made.ok()) return made;
-  absl::StatusOr<Folder> folder = Folder::Open(state_folder);
-  if (!folder.ok()) return folder.status();
-  absl::StatusOr<std::unique_ptr<FolderClaim>> claim = FolderClaim::Take(*folder);
+  if (absl::Status made = MakeDirectory(state_directory, /*sync=*/true); !made.ok()) return made;
+  absl::StatusOr<Directory> directory = Directory::Open(state_directory);
+  if (!directory.ok()) return directory.status();
+  absl::StatusOr<std::unique_ptr<DirectoryClaim>> claim = DirectoryClaim::Take(*directory);
   if (!claim.ok()) return claim.status();
-  std::unique_ptr<Catalog> catalog(new Catalog(*std::move(claim), state_folder));
-  if (absl::Status made = MakeFolder(catalog->volumes_folder_, /*sync=*/true); !made.ok()) {
+  std::unique_ptr<Catalog> catalog(new Catalog(*std::move(claim), state_directory));
+  if (absl::Status made = MakeDirectory(catalog->volumes_directory_, /*sync=*/true); !made.ok()) {
     return made;
   }
-  absl::StatusOr<Folder> volumes = Folder::Open(catalog->volumes_folder_);
+  absl::StatusOr<Directory> volumes = Directory::Open(catalog->volumes_directory_);
   if (!volumes.ok()) return volumes.status();
   absl::StatusOr<std::vector<std::string>> names = volumes->List();
   if (!names.ok()) return names.status();
@@ -107,7 +108,7 @@ absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(
     if (!IsVolumeId(id)) continue;
     const absl::Status loaded = catalog->Load(id);
     if (loaded.ok()) continue;
-    // Of a volume that can't be read now, a second one of the same name could be made.
+    // A volume that can't be read now must not be left out: a second one of its name could be made.
     if (!IsDamage(loaded)) return loaded;
     catalog->LeaveAlone(id, loaded);
     damaged(id, loaded);
@@ -116,36 +117,36 @@ absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(
 }
 
 absl::Status Catalog::Load(const std::string& id) {
-  absl::StatusOr<Folder> folder = Folder::Open(FolderOf(id));
-  if (!folder.ok()) return folder.status();
-  const absl::StatusOr<bool> recorded = folder->Has(kRecord);
+  absl::StatusOr<Directory> directory = Directory::Open(DirectoryOf(id));
+  if (!directory.ok()) return directory.status();
+  const absl::StatusOr<bool> recorded = directory->Has(kRecord);
   if (!recorded.ok()) return recorded.status();
   if (!*recorded) {
-    const absl::StatusOr<bool> leftover = IsLeftover(*folder);
+    const absl::StatusOr<bool> leftover = IsLeftover(*directory);
     if (!leftover.ok()) return leftover.status();
     if (*leftover) return absl::OkStatus();
-    return absl::DataLossError(absl::StrCat(folder->Shown(kRecord),
+    return absl::DataLossError(absl::StrCat(directory->Shown(kRecord),
                                             ": is missing beside a volume, which is left alone; if "
-                                            "it is not needed, remove its folder"));
+                                            "it is not needed, remove its directory"));
   }
-  const absl::StatusOr<std::vector<uint8_t>> bytes = ReadRecord(*folder, kRecord);
+  const absl::StatusOr<std::vector<uint8_t>> bytes = ReadRecord(*directory, kRecord);
   if (!bytes.ok()) return bytes.status();
-  absl::StatusOr<VolumeRecord> record = DecodeVolume(*bytes, folder->Shown(kRecord));
+  absl::StatusOr<VolumeRecord> record = DecodeVolume(*bytes, directory->Shown(kRecord));
   if (!record.ok()) return record.status();
   Volume volume{.id = id, .record = *std::move(record)};
-  const absl::StatusOr<bool> making = folder->Has(kMaking);
+  const absl::StatusOr<bool> making = directory->Has(kMaking);
   if (!making.ok()) return making.status();
   if (*making && volume.record.source.kind == ContentSource::Kind::kVolume) {
     volume.claimed = false;
   } else if (*making) {
-    folder->Remove(kMaking);  // a driver was killed just after it had written the record
+    directory->Remove(kMaking);  // a driver was killed just after it had written the record
   }
-  const absl::StatusOr<bool> attached = folder->Has("NODE");
+  const absl::StatusOr<bool> attached = directory->Has("NODE");
   if (!attached.ok()) return attached.status();
   if (*attached) {
-    const absl::StatusOr<std::vector<uint8_t>> node = ReadRecord(*folder, "NODE");
+    const absl::StatusOr<std::vector<uint8_t>> node = ReadRecord(*directory, "NODE");
     if (!node.ok()) return node.status();
-    absl::StatusOr<NodeRecord> decoded = DecodeNode(*node, folder->Shown("NODE"));
+    absl::StatusOr<NodeRecord> decoded = DecodeNode(*node, directory->Shown("NODE"));
     if (!decoded.ok()) return decoded.status();
     volume.node = *std::move(decoded);
   }
@@ -166,16 +167,16 @@ absl::Status Catalog::Load(const std::string& id) {
 }
 
 absl::StatusOr<std::vector<Snapshot>> Catalog::ReadSnapshots(const std::string& id) const {
-  absl::StatusOr<Folder> folder = Folder::Open(FolderOf(id) + "/names");
-  if (!folder.ok()) return folder.status();
-  const absl::StatusOr<std::vector<std::string>> files = folder->List();
+  absl::StatusOr<Directory> directory = Directory::Open(DirectoryOf(id) + "/names");
+  if (!directory.ok()) return directory.status();
+  const absl::StatusOr<std::vector<std::string>> files = directory->List();
   if (!files.ok()) return files.status();
   std::vector<Snapshot> snapshots;
   for (const std::string& file : *files) {
     if (!IsSnapshotId(file)) continue;
-    const absl::StatusOr<std::vector<uint8_t>> bytes = ReadRecord(*folder, file);
+    const absl::StatusOr<std::vector<uint8_t>> bytes = ReadRecord(*directory, file);
     if (!bytes.ok()) return bytes.status();
-    absl::StatusOr<SnapshotRecord> record = DecodeSnapshot(*bytes, folder->Shown(file));
+    absl::StatusOr<SnapshotRecord> record = DecodeSnapshot(*bytes, directory->Shown(file));
     if (!record.ok()) return record.status();
     const SnapshotState state =
         record->cut.has_value() ? SnapshotState::kTaken : SnapshotState::kReserved;
@@ -187,9 +188,9 @@ absl::StatusOr<std::vector<Snapshot>> Catalog::ReadSnapshots(const std::string& 
 
 void Catalog::LeaveAlone(const std::string& id, const absl::Status& why) {
   left_alone_[id] = std::string(why.message());
-  const absl::StatusOr<Folder> folder = Folder::Open(FolderOf(id) + "/names");
-  if (!folder.ok()) return;
-  const absl::StatusOr<std::vector<std::string>> files = folder->List();
+  const absl::StatusOr<Directory> directory = Directory::Open(DirectoryOf(id) + "/names");
+  if (!directory.ok()) return;
+  const absl::StatusOr<std::vector<std::string>> files = directory->List();
   if (!files.ok()) return;
   for (const std::string& file : *files) {
     if (IsSnapshotId(file)) left_alone_[file] = std::string(why.message());
@@ -220,7 +221,7 @@ void Catalog::Index(Snapshot snapshot) {
 }
 
 std::string Catalog::NameFile(const std::string& volume_id, const std::string& id) const {
-  return FolderOf(volume_id) + "/names/" + id;
+  return DirectoryOf(volume_id) + "/names/" + id;
 }
 
 absl::Status Catalog::Write(const std::string& path, const std::vector<uint8_t>& bytes) const {
@@ -319,23 +320,23 @@ uint64_t Catalog::provisioned() const {
 absl::StatusOr<std::string> Catalog::NewVolume() {
   absl::StatusOr<std::string> id = RandomId(kVolumePrefix);
   if (!id.ok()) return id;
-  const std::string folder = FolderOf(*id);
+  const std::string directory = DirectoryOf(*id);
   absl::Status made = claim_->Check();
   if (!made.ok()) return made;
-  made = MakeFolder(folder, /*sync=*/true);
-  if (made.ok()) made = Write(folder + "/" + kMaking, {});
-  if (made.ok()) made = MakeFolder(folder + "/names", /*sync=*/true);
+  made = MakeDirectory(directory, /*sync=*/true);
+  if (made.ok()) made = Write(directory + "/" + kMaking, {});
+  if (made.ok()) made = MakeDirectory(directory + "/names", /*sync=*/true);
   if (made.ok()) return id;
-  ::rmdir((folder + "/names").c_str());
-  ::unlink((folder + "/" + kMaking).c_str());
-  ::rmdir(folder.c_str());
+  ::rmdir((directory + "/names").c_str());
+  ::unlink((directory + "/" + kMaking).c_str());
+  ::rmdir(directory.c_str());
   return made;
 }
 
 absl::Status Catalog::AddVolume(const std::string& id, const VolumeRecord& record, bool claimed) {
-  const std::string path = FolderOf(id) + "/" + kRecord;
+  const std::string path = DirectoryOf(id) + "/" + kRecord;
   absl::Status written = Write(path, EncodeVolume(record));
-  if (written.ok() && claimed) written = RemoveFile(FolderOf(id) + "/" + kMaking);
+  if (written.ok() && claimed) written = RemoveFile(DirectoryOf(id) + "/" + kMaking);
   if (!written.ok()) {
     ::unlink(path.c_str());  // it may be there nevertheless
     return written;
@@ -349,14 +350,14 @@ absl::Status Catalog::AddVolume(const std::string& id, const VolumeRecord& recor
 
 absl::Status Catalog::ClaimVolume(const std::string& id) {
   if (absl::Status ours = claim_->Check(); !ours.ok()) return ours;
-  if (absl::Status gone = RemoveFile(FolderOf(id) + "/" + kMaking); !gone.ok()) return gone;
+  if (absl::Status gone = RemoveFile(DirectoryOf(id) + "/" + kMaking); !gone.ok()) return gone;
   const std::lock_guard lock(mutex_);
   volumes_.at(id).claimed = true;
   return absl::OkStatus();
 }
 
 absl::Status Catalog::ChangeVolume(const std::string& id, const VolumeRecord& record) {
-  if (absl::Status written = Write(FolderOf(id) + "/" + kRecord, EncodeVolume(record));
+  if (absl::Status written = Write(DirectoryOf(id) + "/" + kRecord, EncodeVolume(record));
       !written.ok()) {
     return written;
   }
@@ -371,11 +372,11 @@ absl::Status Catalog::ChangeVolume(const std::string& id, const VolumeRecord& re
 absl::Status Catalog::DropVolume(const std::string& id) {
   if (absl::Status ours = claim_->Check(); !ours.ok()) return ours;
   // A full disk has room for another name of the record.
-  const std::string path = FolderOf(id) + "/" + kRecord;
-  if (::rename(path.c_str(), (FolderOf(id) + "/" + kRemoved).c_str()) != 0 && errno != ENOENT) {
+  const std::string path = DirectoryOf(id) + "/" + kRecord;
+  if (::rename(path.c_str(), (DirectoryOf(id) + "/" + kRemoved).c_str()) != 0 && errno != ENOENT) {
     return FileError(path, errno);
   }
-  if (absl::Status synced = SyncFolder(FolderOf(id)); !synced.ok()) return synced;
+  if (absl::Status synced = SyncDirectory(DirectoryOf(id)); !synced.ok()) return synced;
   const std::lock_guard lock(mutex_);
   const auto found = volumes_.find(id);
   provisioned_ -= OwnBytes(found->second.record);
@@ -390,14 +391,14 @@ absl::Status Catalog::DropVolume(const std::string& id) {
 }
 
 absl::StatusOr<std::vector<std::string>> Catalog::Leftovers() const {
-  absl::StatusOr<Folder> folder = Folder::Open(volumes_folder_);
-  if (!folder.ok()) return folder.status();
-  absl::StatusOr<std::vector<std::string>> names = folder->List();
+  absl::StatusOr<Directory> directory = Directory::Open(volumes_directory_);
+  if (!directory.ok()) return directory.status();
+  absl::StatusOr<std::vector<std::string>> names = directory->List();
   if (!names.ok()) return names.status();
   std::vector<std::string> left;
   for (const std::string& id : *names) {
     if (!IsVolumeId(id) || FindVolume(id).has_value()) continue;
-    const absl::StatusOr<Folder> of_volume = Folder::Open(FolderOf(id));
+    const absl::StatusOr<Directory> of_volume = Directory::Open(DirectoryOf(id));
     if (!of_volume.ok()) return of_volume.status();
     const absl::StatusOr<bool> recorded = of_volume->Has(kRecord);
     if (!recorded.ok()) return recorded.status();
@@ -410,7 +411,7 @@ absl::StatusOr<std::vector<std::string>> Catalog::Leftovers() const {
 }
 
 absl::Status Catalog::SetNode(const std::string& id, const std::optional<NodeRecord>& node) {
-  const std::string path = FolderOf(id) + "/NODE";
+  const std::string path = DirectoryOf(id) + "/NODE";
   if (absl::Status ours = claim_->Check(); !ours.ok()) return ours;
   const absl::Status done = node.has_value() ? Write(path, EncodeNode(*node)) : RemoveFile(path);
   if (!done.ok()) return done;

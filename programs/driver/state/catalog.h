@@ -70,19 +70,19 @@ struct Page {
 // Thread safe. Const functions return copies.
 class Catalog {
  public:
-  // Opens `state_folder` (created if missing, but not its parents) for this process alone, and
+  // Opens `state_directory` (created if missing, but not its parents) for this process alone, and
   // reads all records. A volume whose record is damaged, or missing without a mark that says why,
-  // is reported to `damaged` and left alone. Errors: UNAVAILABLE if another driver has the folder,
-  // INVALID_ARGUMENT if its path is too long
-  //         for the sockets in it; file errors.
+  // is reported to `damaged` and left alone.
+  // Errors: UNAVAILABLE if another driver has the directory, INVALID_ARGUMENT if its path is too
+  //         long for the sockets in it; file errors.
   static absl::StatusOr<std::unique_ptr<Catalog>> Open(
-      const std::string& state_folder,
+      const std::string& state_directory,
       const std::function<void(const std::string& id, const absl::Status& why)>& damaged);
 
   // Paths of volumes' parts.
   const VolumePaths& paths() const noexcept { return paths_; }
-  std::string FolderOf(std::string_view id) const { return paths_.Directory(id); }
-  std::string VolumeFolder(std::string_view id) const { return paths_.Volume(id); }
+  std::string DirectoryOf(std::string_view id) const { return paths_.Directory(id); }
+  std::string VolumeDirectory(std::string_view id) const { return paths_.Volume(id); }
   std::string ControlSocket(std::string_view id) const { return paths_.ControlSocket(id); }
 
   // Why there is no volume or snapshot of this id, or no volume of this name: NOT_FOUND, or
@@ -109,16 +109,17 @@ class Catalog {
   // The sum of the capacities of all volumes but views, bytes.
   uint64_t provisioned() const;
 
-  // Makes a folder for a new volume, and returns its id. Until AddVolume() it holds no volume, and
-  // Leftovers() of the next driver returns it.
+  // Makes a directory for a new volume, and returns its id. Until AddVolume() it holds no volume,
+  // and Leftovers() of the next driver returns it.
   absl::StatusOr<std::string> NewVolume();
   absl::Status AddVolume(const std::string& id, const VolumeRecord& record, bool claimed);
   // A client gets the volume.
   absl::Status ClaimVolume(const std::string& id);
   absl::Status ChangeVolume(const std::string& id, const VolumeRecord& record);
-  // From here on there is no such volume; its folder remains, for the caller to remove.
+  // From here on there is no such volume; its directory remains, for the caller to remove.
   absl::Status DropVolume(const std::string& id);
-  // Folders of no volume: what a killed driver had begun to make or to remove, as their marks say.
+  // Directories of no volume: what a killed driver had begun to make or to remove, as their marks
+  // say.
   absl::StatusOr<std::vector<std::string>> Leftovers() const;
   // Nothing: detached.
   absl::Status SetNode(const std::string& id, const std::optional<NodeRecord>& node);
@@ -133,10 +134,10 @@ class Catalog {
   absl::Status DropSnapshot(const std::string& id);
 
  private:
-  Catalog(std::unique_ptr<FolderClaim> claim, std::string state_folder)
+  Catalog(std::unique_ptr<DirectoryClaim> claim, std::string state_directory)
       : claim_(std::move(claim)),
-        paths_(state_folder),
-        volumes_folder_(std::move(state_folder) + "/volumes") {}
+        paths_(state_directory),
+        volumes_directory_(std::move(state_directory) + "/volumes") {}
 
   absl::Status Load(const std::string& id);
   absl::StatusOr<std::vector<Snapshot>> ReadSnapshots(const std::string& id) const;
@@ -145,9 +146,9 @@ class Catalog {
   std::string NameFile(const std::string& volume_id, const std::string& id) const;
   void Index(Snapshot snapshot);
 
-  const std::unique_ptr<FolderClaim> claim_;
+  const std::unique_ptr<DirectoryClaim> claim_;
   const VolumePaths paths_;
-  const std::string volumes_folder_;
+  const std::string volumes_directory_;
   // Of volumes that are left alone, and why; constant after Open().
   std::map<std::string, std::string, std::less<>> left_alone_;        // volumes and snapshots
   std::map<std::string, std::string, std::less<>> names_left_alone_;  // as far as they are known

@@ -104,7 +104,7 @@ std::set<std::string> CloneAttempts::suspects() const {
 
 // Requires: mutex_.
 bool CloneAttempts::IsOld(const Attempt& attempt) const {
-  return !attempt.called && SinceBoot() - attempt.last_call > patience_;
+  return !attempt.called && SinceBoot() - attempt.last_call > wait_limit_;
 }
 
 }  // namespace cbt::driver

@@ -17,7 +17,7 @@ namespace cbt::driver {
 
 // A clone is made from a hidden snapshot of its source. Where that is copied, one call may be too
 // short: the client calls again, and all these calls are one attempt with one snapshot, which is of
-// a moment after the first call. An attempt without a call for `patience` is over: its snapshot
+// a moment after the first call. An attempt without a call for `wait_limit` is over: its snapshot
 // goes, and so does a clone that no client has got; the next call begins a new attempt. Snapshots
 // have random ids, so none is used by chance after its attempt.
 //
@@ -27,7 +27,7 @@ class CloneAttempts {
  public:
   static constexpr std::string_view kPrefix = "clone-";  // of the ids of hidden snapshots
 
-  explicit CloneAttempts(std::chrono::milliseconds patience) : patience_(patience) {}
+  explicit CloneAttempts(std::chrono::milliseconds wait_limit) : wait_limit_(wait_limit) {}
 
   // True once the client of a call waits for no answer any more.
   using IsGone = std::function<bool()>;
@@ -96,7 +96,7 @@ class CloneAttempts {
 
   bool IsOld(const Attempt& attempt) const;
 
-  const std::chrono::milliseconds patience_;
+  const std::chrono::milliseconds wait_limit_;
   mutable std::mutex mutex_;
   std::map<std::string, Attempt, std::less<>> attempts_;  // by the name of the clone
   std::set<std::string> suspects_;

@@ -12,7 +12,7 @@ namespace cbt::driver {
 // INVALID_ARGUMENT unless `name` can be that of a volume or of a snapshot.
 absl::Status CheckName(const std::string& name);
 
-// What a call returns whose purpose is that something is not there.
+// The status of a call that removes something: OK too if it does not exist.
 absl::Status OkIfNotFound(const absl::Status& absent);
 
 // FAILED_PRECONDITION: the volume is a view.

@@ -23,14 +23,14 @@ struct ContentSource {
   friend bool operator==(const ContentSource&, const ContentSource&) = default;
 };
 
-// Who can have written to a volume: decides whether a file system may be made on it.
+// The possible writers of a volume, which decide whether a file system may be made on it.
 enum class Content : uint8_t {
   kBlank,       // no one: it has no source, and was never handed out for writing
   kFormatting,  // only the driver's own mkfs, which was not completed
   kUsed,        // anybody
 };
 
-// The file RECORD of a volume. A folder without it holds no volume.
+// The file RECORD of a volume. A directory without it holds no volume.
 struct VolumeRecord {
   std::string name;       // as the client chose it
   uint64_t capacity = 0;  // bytes

@@ -30,7 +30,7 @@ bool Fits(uint64_t capacity, const CapacityRange& range) {
 
 absl::StatusOr<std::unique_ptr<Store>> Store::Open(const StoreOptions& options) {
   absl::StatusOr<std::unique_ptr<Catalog>> catalog =
-      Catalog::Open(options.state_folder, options.report);
+      Catalog::Open(options.state_directory, options.report);
   if (!catalog.ok()) return catalog.status();
   std::unique_ptr<Store> store(new Store(options, *std::move(catalog)));
   store->Recover();
@@ -50,7 +50,7 @@ Store::~Store() {
 void Store::Recover() {
   if (const absl::StatusOr<std::vector<std::string>> left = catalog_->Leftovers(); left.ok()) {
     for (const std::string& id : *left) {
-      if (absl::Status removed = RemoveFolder(id); !removed.ok()) options_.report(id, removed);
+      if (absl::Status removed = RemoveDirectory(id); !removed.ok()) options_.report(id, removed);
     }
   } else {
     options_.report("", left.status());
@@ -111,8 +111,8 @@ void Store::ReturnRoom(uint64_t bytes) {
 
 absl::StatusOr<uint64_t> Store::AvailableCapacity() const {
   struct statvfs disk = {};
-  if (::statvfs(options_.state_folder.c_str(), &disk) != 0) {
-    return FileError(options_.state_folder, errno);
+  if (::statvfs(options_.state_directory.c_str(), &disk) != 0) {
+    return FileError(options_.state_directory, errno);
   }
   const uint64_t free = uint64_t{disk.f_bavail} * disk.f_frsize;
   if (options_.capacity == 0) return free;
@@ -179,7 +179,7 @@ absl::StatusOr<Volume> Store::MakeFromSnapshot(const VolumeRequest& request) {
   const absl::StatusOr<Snapshot> snapshot = GetSnapshot(id);
   if (!snapshot.ok()) return snapshot.status();
   const absl::StatusOr<std::unique_ptr<volume::SnapshotReader>> reader =
-      volume::SnapshotReader::Open(catalog_->VolumeFolder(snapshot->volume_id));
+      volume::SnapshotReader::Open(catalog_->VolumeDirectory(snapshot->volume_id));
   if (!reader.ok()) return reader.status();
   const absl::StatusOr<std::string> image = (*reader)->PathOf(id);
   if (absl::IsNotFound(image.status())) return Lost(*snapshot);  // its file was removed
@@ -209,7 +209,7 @@ absl::StatusOr<Volume> Store::MakeView(const VolumeRequest& request, uint64_t si
                                /*claimed=*/true);
   }
   if (!made.ok()) {
-    if (absl::Status removed = RemoveFolder(*id); !removed.ok()) options_.report(*id, removed);
+    if (absl::Status removed = RemoveDirectory(*id); !removed.ok()) options_.report(*id, removed);
     return made;
   }
   return *catalog_->FindVolume(*id);
@@ -230,7 +230,7 @@ absl::StatusOr<Volume> Store::MakeVolume(const VolumeRequest& request, uint64_t 
   absl::Status made = id.status();
   if (made.ok()) {
     made = volume::TrackedVolume::Create(
-        catalog_->VolumeFolder(*id), *capacity,
+        catalog_->VolumeDirectory(*id), *capacity,
         {.name = *id, .image = image, .granularity = request.granularity});
     made = ExplainFull(made, *capacity);
     if (made.ok()) {
@@ -238,7 +238,7 @@ absl::StatusOr<Volume> Store::MakeVolume(const VolumeRequest& request, uint64_t 
       made = catalog_->AddVolume(*id, record, claimed);
     }
     if (!made.ok()) {
-      if (absl::Status removed = RemoveFolder(*id); !removed.ok()) options_.report(*id, removed);
+      if (absl::Status removed = RemoveDirectory(*id); !removed.ok()) options_.report(*id, removed);
     }
   }
   ReturnRoom(*capacity);
@@ -258,7 +258,7 @@ absl::Status Store::SetContent(const std::string& id, Content content) {
 // A volume's own manifest knows its granularity.
 absl::Status Store::CheckGranularity(const Volume& volume, uint64_t granularity) const {
   const absl::StatusOr<std::unique_ptr<volume::SnapshotReader>> reader =
-      volume::SnapshotReader::Open(catalog_->VolumeFolder(volume.id));
+      volume::SnapshotReader::Open(catalog_->VolumeDirectory(volume.id));
   if (absl::IsNotFound(reader.status())) return absl::DataLossError(reader.status().message());
   if (!reader.ok()) return reader.status();
   if ((*reader)->granularity() == granularity) return absl::OkStatus();
@@ -270,32 +270,33 @@ absl::Status Store::CheckGranularity(const Volume& volume, uint64_t granularity)
 absl::Status Store::ExplainFull(const absl::Status& status, uint64_t capacity) const {
   if (!absl::IsResourceExhausted(status)) return status;
   const OwnedDescriptor file(
-      OpenFile(options_.state_folder, O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR));
+      OpenFile(options_.state_directory, O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (!file.has_value() || ::ftruncate(file.number(), static_cast<off_t>(capacity)) == 0 ||
       errno != EFBIG) {
     return status;
   }
-  return absl::OutOfRangeError(absl::StrCat(
-      "capacity_range: a file of the state folder's file system can't have ", capacity, " bytes"));
+  return absl::OutOfRangeError(
+      absl::StrCat("capacity_range: a file of the state directory's file system can't have ",
+                   capacity, " bytes"));
 }
 
-absl::Status Store::RemoveFolder(const std::string& id) {
-  const std::string folder = catalog_->VolumeFolder(id);
-  if (absl::Status removed = volume::TrackedVolume::Remove(folder);
+absl::Status Store::RemoveDirectory(const std::string& id) {
+  const std::string directory = catalog_->VolumeDirectory(id);
+  if (absl::Status removed = volume::TrackedVolume::Remove(directory);
       !removed.ok() && removed.code() != absl::StatusCode::kNotFound) {
     return removed;
   }
   std::error_code error;
-  std::filesystem::remove_all(catalog_->FolderOf(id), error);
-  return error ? FileError(catalog_->FolderOf(id), error.value()) : absl::OkStatus();
+  std::filesystem::remove_all(catalog_->DirectoryOf(id), error);
+  return error ? FileError(catalog_->DirectoryOf(id), error.value()) : absl::OkStatus();
 }
 
 absl::Status Store::RemoveVolume(const std::string& id) {
   if (absl::Status released = access_.Release(id); !released.ok()) options_.report(id, released);
   clones_.EndAllOf(id);
   if (absl::Status dropped = catalog_->DropVolume(id); !dropped.ok()) return dropped;
-  // The volume is gone; what remains of its folder goes at the next start at the latest.
-  if (absl::Status removed = RemoveFolder(id); !removed.ok()) options_.report(id, removed);
+  // The volume is gone; what remains of its directory goes at the next start at the latest.
+  if (absl::Status removed = RemoveDirectory(id); !removed.ok()) options_.report(id, removed);
   return absl::OkStatus();
 }
 

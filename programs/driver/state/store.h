@@ -1,4 +1,4 @@
-// What the Controller service does, without gRPC: volumes and snapshots in a folder.
+// What the Controller service does, without gRPC: volumes and snapshots in a directory.
 #ifndef CBT_PROGRAMS_DRIVER_STATE_STORE_H_
 #define CBT_PROGRAMS_DRIVER_STATE_STORE_H_
 
@@ -29,7 +29,7 @@ inline constexpr volume::MarkLimits kDefaultMarks = {
     .count = 100, .age = std::chrono::hours(24 * 45), .bytes = 256 * kMiB};
 
 struct StoreOptions {
-  std::string state_folder;
+  std::string state_directory;
   // The sum of the capacities of all volumes is at most this, bytes; 0: no limit. Volumes are
   // sparse, so it may exceed the disk.
   uint64_t capacity = 0;
@@ -73,7 +73,7 @@ class Store {
   // As many regions as a tracker can have, see volume::CreateOptions.
   static constexpr uint64_t kLargestVolume = kPiB;
 
-  // Opens the folder and removes what a killed driver had begun. Errors: as Catalog::Open().
+  // Opens the directory and removes what a killed driver had begun. Errors: as Catalog::Open().
   // Cost: O(volumes + snapshots).
   static absl::StatusOr<std::unique_ptr<Store>> Open(const StoreOptions& options);
   ~Store();
@@ -162,7 +162,7 @@ class Store {
                                                     const std::string& snapshot);
   absl::Status CheckGranularity(const Volume& volume, uint64_t granularity) const;
   absl::Status ExplainFull(const absl::Status& status, uint64_t capacity) const;
-  absl::Status RemoveFolder(const std::string& id);
+  absl::Status RemoveDirectory(const std::string& id);
   absl::Status RemoveVolume(const std::string& id);
   void RemoveIfUnused(const std::string& volume_id);
 

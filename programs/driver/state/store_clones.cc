@@ -17,7 +17,7 @@ namespace cbt::driver {
 namespace {
 
 constexpr std::chrono::milliseconds kCopyPoll{20};
-// How often in the patience of an attempt it is looked whether it is over.
+// Checks per wait limit of an attempt whether it is over.
 constexpr int kLooks = 10;
 
 }  // namespace
@@ -63,7 +63,7 @@ absl::StatusOr<Volume> Store::MakeClone(const VolumeRequest& request,
   if (!info.ok()) return info.status();
   absl::StatusOr<Volume> made;
   const absl::StatusOr<std::unique_ptr<volume::SnapshotReader>> reader =
-      volume::SnapshotReader::Open(catalog_->VolumeFolder(id));
+      volume::SnapshotReader::Open(catalog_->VolumeDirectory(id));
   if (!reader.ok()) {
     made = reader.status();
   } else if (const absl::StatusOr<std::string> image = (*reader)->PathOf(snapshot); image.ok()) {
@@ -145,7 +145,7 @@ void Store::RemoveStrays(const std::string& volume_id) {
   clones_.RemoveSuspect(volume_id);
   if (!catalog_->FindVolume(volume_id).has_value()) return;
   const absl::StatusOr<std::unique_ptr<volume::SnapshotReader>> reader =
-      volume::SnapshotReader::Open(catalog_->VolumeFolder(volume_id));
+      volume::SnapshotReader::Open(catalog_->VolumeDirectory(volume_id));
   if (!reader.ok()) {
     clones_.AddSuspect(volume_id);
     return;

@@ -35,7 +35,7 @@ bool IsUnknown(const SnapshotCut& cut) { return cut == SnapshotCut{}; }
 
 void Store::LoadSnapshots(const std::string& id) {
   const absl::StatusOr<std::unique_ptr<volume::SnapshotReader>> reader =
-      volume::SnapshotReader::Open(catalog_->VolumeFolder(id));
+      volume::SnapshotReader::Open(catalog_->VolumeDirectory(id));
   if (!reader.ok()) {
     options_.report(id, reader.status());
     clones_.AddSuspect(id);

@@ -50,7 +50,7 @@ absl::StatusOr<VolumeAccess::Shared> VolumeAccess::Open(const std::string& id) {
     return open_.front().second;
   }
   absl::StatusOr<std::unique_ptr<volume::TrackedVolume>> opened =
-      volume::TrackedVolume::Open(catalog_.VolumeFolder(id));
+      volume::TrackedVolume::Open(catalog_.VolumeDirectory(id));
   if (!opened.ok()) return opened.status();
   open_.emplace_front(id, *std::move(opened));
   Shared volume = open_.front().second;
@@ -60,7 +60,7 @@ absl::StatusOr<VolumeAccess::Shared> VolumeAccess::Open(const std::string& id) {
 
 // The oldest ones that are idle. A volume that is in use, or copies, stays.
 void VolumeAccess::CloseOld() {
-  for (auto at = open_.end(); at != open_.begin() && open_.size() > kMostOpen;) {
+  for (auto at = open_.end(); at != open_.begin() && open_.size() > kMaxOpen;) {
     --at;
     if (at->second.use_count() == 1 && at->second->status().copying == 0) at = open_.erase(at);
   }
@@ -104,7 +104,7 @@ absl::Status VolumeAccess::Resize(const std::string& id, uint64_t capacity) {
 
 absl::Status VolumeAccess::Discard(const std::string& id) {
   struct stat data = {};
-  if (::stat((catalog_.VolumeFolder(id) + "/data").c_str(), &data) == 0 && data.st_blocks == 0) {
+  if (::stat((catalog_.VolumeDirectory(id) + "/data").c_str(), &data) == 0 && data.st_blocks == 0) {
     return absl::OkStatus();
   }
   const absl::StatusOr<Shared> volume = Open(id);

@@ -23,10 +23,10 @@ namespace cbt::driver {
 // a snapshot until it is complete. Thread safe.
 //
 // Errors of all requests: those of TrackedVolume; UNAVAILABLE if another process has the volume and
-// can't be reached; DATA_LOSS if the catalog has a volume whose folder holds none.
+// can't be reached; DATA_LOSS if the catalog has a volume whose directory holds none.
 class VolumeAccess {
  public:
-  static constexpr size_t kMostOpen = 16;
+  static constexpr size_t kMaxOpen = 16;
 
   // `catalog` must outlive the object.
   explicit VolumeAccess(const Catalog& catalog) : catalog_(catalog) {}

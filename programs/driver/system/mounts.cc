@@ -52,9 +52,9 @@ std::string Resolve(const std::string& path) {
   if (std::string whole = real(path); !whole.empty()) return whole;
   const size_t slash = path.rfind('/');
   if (slash == std::string::npos || slash + 1 == path.size()) return path;
-  const std::string folder = real(slash == 0 ? "/" : path.substr(0, slash));
-  if (folder.empty()) return path;
-  return (folder == "/" ? "" : folder) + path.substr(slash);
+  const std::string directory = real(slash == 0 ? "/" : path.substr(0, slash));
+  if (directory.empty()) return path;
+  return (directory == "/" ? "" : directory) + path.substr(slash);
 }
 
 }  // namespace

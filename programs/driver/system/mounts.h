@@ -31,7 +31,7 @@ absl::StatusOr<bool> IsMounted(const std::string& path);
 // where this process could reach it.
 absl::StatusOr<bool> FlushFileSystemOf(dev_t device);
 
-// Makes `source`, a folder or a file, visible at `target`, which exists.
+// Makes `source`, a directory or a file, visible at `target`, which exists.
 absl::Status BindMount(const std::string& source, const std::string& target, bool read_only);
 
 // Unmounts whatever is mounted at `path`, also several mounts; OK if nothing is. Waits a moment for

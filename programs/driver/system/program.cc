@@ -21,8 +21,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/descriptor.h"
-#include "base/errno_text.h"
 #include "base/file_io.h"
+#include "base/text.h"
 
 namespace cbt::driver {
 namespace {
@@ -98,10 +98,10 @@ std::string Said(const OwnedDescriptor& file) { return Excerpt(ReadOutput(file.n
 bool IsInstalled(const std::string& program) {
   if (program.find('/') != std::string::npos) return ::access(program.c_str(), X_OK) == 0;
   const char* const path = std::getenv("PATH");  // NOLINT(concurrency-mt-unsafe): nothing sets it
-  const std::string_view folders = path == nullptr ? "/usr/sbin:/usr/bin:/sbin:/bin" : path;
-  for (size_t at = 0; at <= folders.size();) {
-    const size_t end = std::min(folders.find(':', at), folders.size());
-    const std::string file = std::string(folders.substr(at, end - at)) + "/" + program;
+  const std::string_view directories = path == nullptr ? "/usr/sbin:/usr/bin:/sbin:/bin" : path;
+  for (size_t at = 0; at <= directories.size();) {
+    const size_t end = std::min(directories.find(':', at), directories.size());
+    const std::string file = std::string(directories.substr(at, end - at)) + "/" + program;
     if (::access(file.c_str(), X_OK) == 0) return true;
     at = end + 1;
   }

@@ -23,7 +23,7 @@ namespace {
 
 absl::Status CheckOptions(const Options& options) {
   if (options.threads == 0 || options.page_time.count() <= 0 || options.check_time.count() <= 0) {
-    return absl::InvalidArgumentError("times and threads: expected more than 0");
+    return absl::InvalidArgumentError("times and threads: must be greater than 0");
   }
   if (options.page_time >= options.server.handler_time) {
     return absl::InvalidArgumentError("page time: expected less than the server's own limit");
@@ -133,13 +133,13 @@ class AggregatedApi::Impl final : public cluster::Component {
     discoveries.resync = options_.check_time;
     discoveries.handlers = {
         .added =
-            [this](const ObjectPtr& object) { controller_->Look(std::string(object->name())); },
+            [this](const ObjectPtr& object) { controller_->Enqueue(std::string(object->name())); },
         .updated =
             [this](const ObjectPtr& before, const ObjectPtr& now) {
               // Not when the controller itself has written the condition.
               if (before == now || before->Int({"metadata", "generation"}).value_or(0) !=
                                        now->Int({"metadata", "generation"}).value_or(0)) {
-                controller_->Look(std::string(now->name()));
+                controller_->Enqueue(std::string(now->name()));
               }
             }};
     absl::StatusOr<std::unique_ptr<ClusterObjects>> objects = ClusterObjects::Create(

@@ -11,7 +11,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "programs/cluster/object_name.h"
 #include "programs/revisions/http_server/error_response.h"
 

@@ -11,7 +11,7 @@
 #include "base/fair_limit.h"
 #include "base/fair_places.h"
 #include "cbt/executor.h"
-#include "cbt/kube/reviews.h"
+#include "cbt/kube/typed_objects.h"
 #include "ops/event_log.h"
 #include "ops/metric_set.h"
 #include "programs/cluster/access_reviewer.h"

@@ -3,14 +3,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "programs/cluster/snapshot_lookup.h"
 
 namespace cbt::kube::aggregated {
 namespace {
 
 // A watch that was interrupted for longer is not believed.
-constexpr std::chrono::seconds kMostBroken{2};
+constexpr std::chrono::seconds kMaxBroken{2};
 constexpr std::chrono::seconds kSilence{90};  // API servers send a bookmark every minute
 constexpr char kByDriver[] = "driver";
 
@@ -56,7 +56,7 @@ void ClusterObjects::Stop() {
   discoveries_.reset();
 }
 
-bool ClusterObjects::current() const { return discoveries_->CheckFresh(kMostBroken).ok(); }
+bool ClusterObjects::current() const { return discoveries_->CheckFresh(kMaxBroken).ok(); }
 
 absl::StatusOr<SnapshotPair> ClusterObjects::FindSnapshots(const std::string& name_space,
                                                            const std::optional<std::string>& base,
@@ -81,7 +81,7 @@ absl::StatusOr<SnapshotPair> ClusterObjects::FindSnapshots(const std::string& na
 }
 
 absl::StatusOr<DriverDiscovery> ClusterObjects::FindDriver(const std::string& driver) const {
-  if (!discoveries_->CheckFresh(kMostBroken).ok()) {
+  if (!discoveries_->CheckFresh(kMaxBroken).ok()) {
     return absl::UnavailableError("DriverDiscovery objects can't be read now");
   }
   const std::vector<ObjectPtr> found = discoveries_->ByIndex(kByDriver, driver);

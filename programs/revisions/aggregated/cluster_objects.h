@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cbt/kube/client.h"
-#include "cbt/kube/snapshots.h"
+#include "cbt/kube/typed_objects.h"
 #include "cbt/kube/watch.h"
 #include "ops/event_log.h"
 #include "programs/cluster/live_objects.h"

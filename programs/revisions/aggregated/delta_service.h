@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "cbt/kube/reviews.h"
+#include "cbt/kube/typed_objects.h"
 #include "ops/event_log.h"
 #include "ops/metric_set.h"
 #include "programs/cluster/access_reviewer.h"
@@ -53,8 +53,8 @@ class DeltaService {
         counters_(metrics) {}
 
   // The object with its status, as JSON. `user`: who asks, and may create the object; whether it
-  // may read a secret that it names is asked here. Errors: those of ClusterObjects;
-  // PERMISSION_DENIED for the secret; ABORTED if the data is not
+  // may read a secret that it names is asked here.
+  // Errors: those of ClusterObjects; PERMISSION_DENIED for the secret; ABORTED if the data is not
   //         that of the request's annotation any more; RESOURCE_EXHAUSTED if too many ask for
   //         pages of the driver.
   absl::StatusOr<std::string> Answer(const VolumeSnapshotDelta& request, const UserInfo& user);

@@ -10,8 +10,8 @@
 
 #include "absl/status/status.h"
 #include "cbt/kube/client.h"
+#include "cbt/kube/controller.h"
 #include "cbt/kube/watch.h"
-#include "cbt/kube/work_queue.h"
 #include "ops/event_log.h"
 #include "programs/revisions/aggregated/api/driver_discovery.h"
 #include "programs/revisions/aggregated/upstream.h"
@@ -34,7 +34,7 @@ class DiscoveryController {
   DiscoveryController& operator=(const DiscoveryController&) = delete;
 
   // Looks at the object of this name soon.
-  void Look(const std::string& name) { queue_.Add(name); }
+  void Enqueue(const std::string& name) { queue_.Add(name); }
   void Start();
   // Waits for what is under way; nothing is looked at afterwards.
   void Stop() { workers_.reset(); }

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "programs/cluster/answer_cache.h"
 
 namespace cbt::kube::aggregated {

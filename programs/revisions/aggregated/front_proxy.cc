@@ -8,9 +8,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/percent.h"
-#include "base/utf8.h"
+#include "base/text.h"
 
 namespace cbt::kube::aggregated {
 namespace {

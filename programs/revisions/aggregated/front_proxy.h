@@ -10,8 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "cbt/kube/client.h"
-#include "cbt/kube/core_objects.h"
-#include "cbt/kube/reviews.h"
+#include "cbt/kube/typed_objects.h"
 #include "cbt/kube/watch.h"
 #include "ops/event_log.h"
 #include "programs/revisions/http_server/http_message.h"

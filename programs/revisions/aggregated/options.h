@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "cbt/kube/client.h"
 #include "cbt/kube/config.h"
-#include "cbt/kube/options.h"
 #include "programs/cluster/component.h"
 #include "programs/revisions/http_server/server_options.h"
 

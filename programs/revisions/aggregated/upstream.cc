@@ -36,7 +36,7 @@ absl::StatusOr<Upstream::ClientPtr> Upstream::ClientOf(const DriverDiscovery& se
   options.user_agent = "cbt-aggregated-api";
   absl::StatusOr<std::unique_ptr<Client>> client = Client::Create(std::move(config), options);
   if (!client.ok()) return client.status();
-  if (clients_.size() >= kMostServices) {
+  if (clients_.size() >= kMaxServices) {
     oldest = std::move(clients_.front().client);
     clients_.pop_front();
   }
@@ -54,7 +54,7 @@ absl::Status Upstream::ReadPage(const DriverDiscovery& service, const DeltaPageR
                   .content_type = "application/json",
                   .accept = "application/x-ndjson",
                   .body = request.ToJson()};
-  StreamOptions options;
+  StreamCallOptions options;
   options.open_timeout = timeout;
   options.timeout = timeout;
   options.max_line = kMaxPageLine;

@@ -24,7 +24,7 @@ namespace cbt::kube::aggregated {
 class Upstream {
  public:
   // Services whose connections are kept.
-  static constexpr size_t kMostServices = 64;
+  static constexpr size_t kMaxServices = 64;
 
   // The files of the certificate that services ask for, and its key.
   Upstream(std::string certificate_file, std::string key_file)

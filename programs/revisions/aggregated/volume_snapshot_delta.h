@@ -10,7 +10,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cbt/kube/object.h"
-#include "cbt/kube/resource.h"
 #include "programs/revisions/aggregated/api/delta_page.h"
 #include "rpc/contract/delta_status.h"
 

@@ -359,12 +359,12 @@ void Connection::Send(Response response, bool keep_alive) {
   http::async_write(stream_, *message,
                     [self = shared_from_this(), message, stays](const Error& error, size_t) {
                       if (error) return self->Close();
-                      self->Try([&] { stays ? self->WaitForRequest() : self->SayGoodbye(); });
+                      self->Try([&] { stays ? self->WaitForRequest() : self->CloseAfterFlush(); });
                     });
 }
 
 // Its client may hold this back, but its request has been answered: it may go for others.
-void Connection::SayGoodbye() {
+void Connection::CloseAfterFlush() {
   busy_ = false;
   beast::get_lowest_layer(stream_).expires_after(kGoodbye);
   stream_.async_shutdown([self = shared_from_this()](const Error&) { self->Close(); });

@@ -116,7 +116,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Handle();
   void Send(Response response, bool keep_alive);
   void Refuse(int code, const char* why);
-  void SayGoodbye();
+  void CloseAfterFlush();
   bool ChargeBody();
   std::shared_ptr<Request> TakeRequest();
   std::vector<std::string> PeerCertificates() const;

@@ -35,7 +35,7 @@ constexpr std::chrono::milliseconds kTick{10};
 absl::Status CheckOptions(const ServerOptions& options) {
   if (options.max_connections == 0 || options.max_header_bytes < 256 ||
       options.max_body_bytes > options.max_memory) {
-    return absl::InvalidArgumentError("HTTPS: limits that let no request through");
+    return absl::InvalidArgumentError("HTTPS: limits are too low for any request");
   }
   for (const std::chrono::milliseconds time :
        {options.handshake_time, options.request_time, options.handler_time, options.answer_time,

@@ -63,7 +63,7 @@ absl::StatusOr<ClientAuthorities> ClientAuthorities::Read(const std::string& wha
 
 absl::StatusOr<std::string> ClientAuthorities::NameOf(const std::vector<std::string>& chain) const {
   if (chain.empty()) return absl::UnauthenticatedError("the client showed no certificate");
-  if (chain.size() > kMostCertificates) {
+  if (chain.size() > kMaxCertificates) {
     return absl::UnauthenticatedError("the client sent too many certificates");
   }
   std::vector<net::Certificate> certificates;

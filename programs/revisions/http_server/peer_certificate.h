@@ -22,9 +22,9 @@ class ClientAuthorities {
   // Request::peer_certificates. The certificate must be issued by one of the authorities, through
   // those that came with it, be valid now and be meant for clients of TLS.
   // Errors: UNAUTHENTICATED, with the reason; RESOURCE_EXHAUSTED. The cost is that of verifying up
-  //         to kMostCertificates signatures.
+  //         to kMaxCertificates signatures.
   absl::StatusOr<std::string> NameOf(const std::vector<std::string>& chain) const;
-  static constexpr size_t kMostCertificates = 8;
+  static constexpr size_t kMaxCertificates = 8;
 
  private:
   explicit ClientAuthorities(std::shared_ptr<X509_STORE> store) : store_(std::move(store)) {}

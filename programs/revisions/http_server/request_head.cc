@@ -2,7 +2,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 
 namespace cbt::kube::http_server {
 namespace {

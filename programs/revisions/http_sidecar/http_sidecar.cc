@@ -21,7 +21,7 @@ namespace {
 absl::Status CheckOptions(const Options& options) {
   if (options.plugin_timeout.count() <= 0 || options.page_time.count() <= 0 ||
       options.threads == 0) {
-    return absl::InvalidArgumentError("times and threads: expected more than 0");
+    return absl::InvalidArgumentError("times and threads: must be greater than 0");
   }
   if (options.page_time >= options.server.handler_time) {
     return absl::InvalidArgumentError("page time: expected less than the server's own limit");

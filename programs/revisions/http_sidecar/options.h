@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <string>
 
+#include "cbt/kube/client.h"
 #include "cbt/kube/config.h"
-#include "cbt/kube/options.h"
 #include "programs/cluster/component.h"
 #include "programs/revisions/aggregated/api/driver_discovery.h"
 #include "programs/revisions/http_server/server_options.h"

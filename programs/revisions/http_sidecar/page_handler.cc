@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "cbt/kube/core_objects.h"
+#include "cbt/kube/typed_objects.h"
 #include "cbt/secrets.h"
 #include "programs/revisions/http_server/error_response.h"
 
@@ -43,7 +43,7 @@ absl::Status PageHandler::CheckCaller(const std::vector<std::string>& certificat
   const absl::StatusOr<std::string> name = (*authorities)->NameOf(certificates);
   if (!name.ok()) return name.status();
   if (!options_.client_name.empty() && *name != options_.client_name) {
-    return absl::UnauthenticatedError("the client's certificate has another name");
+    return absl::UnauthenticatedError("client certificate: common name does not match");
   }
   return absl::OkStatus();
 }

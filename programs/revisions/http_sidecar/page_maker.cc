@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "rpc/client/connect.h"
 
 namespace cbt::kube::http_sidecar {

@@ -17,8 +17,8 @@ namespace cbt::kube::http_sidecar {
 // of the plugin's RPC a text that only the plugin understands. Keeps the newest. Thread safe.
 class PageTokens {
  public:
-  static constexpr size_t kMostTokens = 4096;
-  static constexpr size_t kMostTokenBytes = 1024;
+  static constexpr size_t kMaxTokens = 4096;
+  static constexpr size_t kMaxTokenBytes = 1024;
 
   // A page of the plugin that holds everything that ends after `position` (bytes).
   struct Place {
@@ -39,11 +39,11 @@ class PageTokens {
 
   // A token that is too long is not kept: the pages before it are then read again.
   void Keep(const std::string& answer, const Place& place) {
-    if (place.token.empty() || place.token.size() > kMostTokenBytes) return;
+    if (place.token.empty() || place.token.size() > kMaxTokenBytes) return;
     const std::lock_guard lock(mutex_);
     const Key key{answer, place.position};
     if (const auto found = places_.find(key); found != places_.end()) Remove(found);
-    while (places_.size() >= kMostTokens) Remove(places_.find(order_.front()));
+    while (places_.size() >= kMaxTokens) Remove(places_.find(order_.front()));
     order_.push_back(key);
     places_.emplace(key, Entry{.token = place.token, .place = std::prev(order_.end())});
   }

@@ -9,13 +9,12 @@
 #include "absl/status/status.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "base/utf8.h"
-#include "cbt/kube/time.h"
+#include "base/text.h"
+#include "cbt/kube/object.h"
 #include "programs/revisions/http_sidecar/changed_blocks.h"
 #include "rpc/client/unary_call.h"
 #include "rpc/contract/contract.h"
-#include "rpc/contract/source_version.h"
+#include "rpc/contract/resumption.h"
 #include "wire/proto_reader.h"
 
 namespace cbt::kube::http_sidecar {
@@ -26,8 +25,8 @@ using wire::ProtoReader;
 using wire::WireType;
 
 // A plugin that always names a next page is given up after this many without a block.
-constexpr int kMostIdlePages = 20'000;
-constexpr size_t kMostTokenText = 8192;
+constexpr int kMaxIdlePages = 20'000;
+constexpr size_t kMaxTokenText = 8192;
 
 struct PluginPage {
   uint64_t capacity = 0;
@@ -69,7 +68,7 @@ absl::StatusOr<DataToken> ReadToken(std::span<const uint8_t> bytes) {
     }
   }
   if (!reader.status().ok()) return reader.status();
-  if (!IsUtf8(token.token) || token.token.size() > kMostTokenText || token.ttl_seconds < 0) {
+  if (!IsUtf8(token.token) || token.token.size() > kMaxTokenText || token.ttl_seconds < 0) {
     return Senseless("a block's token can't be one");
   }
   return token;
@@ -203,7 +202,7 @@ class PagedBlocks final : public ChangedBlocks {
       position_ = extent.end();
     }
     if (page_.next_token.empty()) return absl::OkStatus();
-    if (page_.next_token == request_.page_token || ++pages_ > kMostIdlePages) {
+    if (page_.next_token == request_.page_token || ++pages_ > kMaxIdlePages) {
       return Senseless("there is always a next page");
     }
     if (!page_.extents.empty()) pages_ = 0;

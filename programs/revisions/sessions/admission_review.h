@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "cbt/kube/object.h"
-#include "cbt/kube/reviews.h"
+#include "cbt/kube/typed_objects.h"
 
 namespace cbt::kube::sessions {
 

@@ -6,8 +6,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "cbt/kube/snapshots.h"
+#include "base/text.h"
+#include "cbt/kube/typed_objects.h"
 #include "programs/cluster/object_name.h"
 
 namespace cbt::kube::sessions {
@@ -79,7 +79,7 @@ absl::StatusOr<Finding<cluster::SnapshotServicesConfiguration>> FindConfiguratio
   using ConfigurationFinding = Finding<cluster::SnapshotServicesConfiguration>;
   if (!IsLabelValue(driver)) {
     return ConfigurationFinding{
-        .refusal = absl::StrCat("the name of driver ", driver, " is no value of a label")};
+        .refusal = absl::StrCat("the name of driver ", driver, " is not a valid label value")};
   }
   const std::string label = absl::StrCat(AbslView(cluster::kDriverLabel), "=", driver);
   ListOptions options;

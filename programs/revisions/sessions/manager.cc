@@ -11,7 +11,6 @@
 #include "absl/status/status.h"
 #include "cbt/kube/client.h"
 #include "cbt/kube/watch.h"
-#include "cbt/kube/work_queue.h"
 #include "programs/cluster/component.h"
 #include "programs/revisions/http_server/http_server.h"
 #include "programs/revisions/sessions/counters.h"
@@ -30,7 +29,7 @@ absl::Status CheckOptions(const Options& options) {
     return absl::InvalidArgumentError("session time: expected at least 1 s");
   }
   if (options.scan_time.count() <= 0 || options.threads == 0) {
-    return absl::InvalidArgumentError("scan time and threads: expected more than 0");
+    return absl::InvalidArgumentError("scan time and threads: must be greater than 0");
   }
   return absl::OkStatus();
 }

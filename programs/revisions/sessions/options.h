@@ -5,8 +5,8 @@
 #include <chrono>
 #include <string>
 
+#include "cbt/kube/client.h"
 #include "cbt/kube/config.h"
-#include "cbt/kube/options.h"
 #include "programs/cluster/component.h"
 #include "programs/revisions/http_server/server_options.h"
 

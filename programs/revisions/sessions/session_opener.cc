@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/kube/status.h"
-#include "cbt/rpc/session_store.h"
+#include "cbt/rpc/access.h"
 #include "programs/revisions/sessions/driver_lookup.h"
 
 namespace cbt::kube::sessions {

@@ -1,6 +1,6 @@
 // nbdkit's plugin "cbt": serves a tracked volume over NBD. docs/guides/tracked-volumes.md.
 //
-//   nbdkit cbt folder=/srv/volumes/v1 control=/run/v1.sock
+//   nbdkit cbt directory=/srv/volumes/v1 control=/run/v1.sock
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -36,11 +36,11 @@ using cbt::volume::VolumeExtent;
 using cbt::volume::ZeroCost;
 
 // The most parts in an answer to a request for extents; clients ask again for the rest.
-constexpr size_t kMostExtents = 1024;
+constexpr size_t kMaxExtents = 1024;
 
 // One volume for the process. Made after the last fork(), and gone before the plugin is unloaded.
 struct Served {
-  std::string folder;
+  std::string directory;
   std::string control;
   bool revert = true;  // clients of the control socket may
   int64_t size = 0;    // of a new volume; 0: it must exist
@@ -102,7 +102,7 @@ Durability DurabilityOf(uint32_t flags) noexcept {
   return (flags & NBDKIT_FLAG_FUA) != 0 ? Durability::kFlushed : Durability::kCached;
 }
 
-// Keeps a path that is still right after the server has changed its folder.
+// Keeps a path that is still right after the server has changed its directory.
 int KeepPath(std::string& path, const char* value) {
   char* const absolute = ::nbdkit_absolute_path(value);
   if (absolute == nullptr) return -1;
@@ -114,7 +114,7 @@ int KeepPath(std::string& path, const char* value) {
 int Configure(const char* key, const char* value) {
   return Guarded([&] {
     const std::string_view name(key);
-    if (name == "folder") return KeepPath(served->folder, value);
+    if (name == "directory") return KeepPath(served->directory, value);
     if (name == "control") return KeepPath(served->control, value);
     if (name == "image") return KeepPath(served->create.image, value);
     if (name == "size") {
@@ -140,8 +140,8 @@ int Configure(const char* key, const char* value) {
 }
 
 int CheckConfiguration() {
-  if (!served->folder.empty()) return 0;
-  ::nbdkit_error("folder=FOLDER, the volume's folder, is missing");
+  if (!served->directory.empty()) return 0;
+  ::nbdkit_error("directory=DIR, the volume's directory, is missing");
   return -1;
 }
 
@@ -164,11 +164,11 @@ int OpenVolume() {
   return Guarded([] {
     if (served->size > 0) {
       const absl::Status made = TrackedVolume::Create(
-          served->folder, static_cast<uint64_t>(served->size), served->create);
+          served->directory, static_cast<uint64_t>(served->size), served->create);
       if (!made.ok() && !absl::IsAlreadyExists(made)) return ReportOpening(made);
     }
     absl::StatusOr<std::unique_ptr<TrackedVolume>> volume =
-        TrackedVolume::Open(served->folder, served->options);
+        TrackedVolume::Open(served->directory, served->options);
     if (!volume.ok()) return ReportOpening(volume.status());
     served->volume = *std::move(volume);
     if (const std::string found = served->volume->status().last_error; !found.empty()) {
@@ -241,7 +241,7 @@ int Zero(void*, uint32_t count, uint64_t offset, uint32_t flags) {
 int Extents(void*, uint32_t count, uint64_t offset, uint32_t flags, nbdkit_extents* extents) {
   return Guarded([&] {
     const absl::StatusOr<std::vector<VolumeExtent>> parts = served->volume->Extents(
-        {offset, count}, (flags & NBDKIT_FLAG_REQ_ONE) != 0 ? 1 : kMostExtents);
+        {offset, count}, (flags & NBDKIT_FLAG_REQ_ONE) != 0 ? 1 : kMaxExtents);
     if (!parts.ok()) return Report(parts.status());
     for (const VolumeExtent& part : *parts) {
       const uint32_t type = part.hole ? NBDKIT_EXTENT_HOLE | NBDKIT_EXTENT_ZERO : 0;
@@ -266,7 +266,7 @@ void Load() { served = new (std::nothrow) Served; }
 void Unload() { delete std::exchange(served, nullptr); }
 
 constexpr char kHelp[] =
-    "folder=FOLDER       (required) the folder of the volume\n"
+    "directory=DIR       (required) the directory of the volume\n"
     "size=SIZE           makes the volume if it is missing\n"
     "image=FILE          what a new volume starts with\n"
     "control=SOCKET      a Unix socket for snapshots, resizing and status\n"
@@ -281,7 +281,7 @@ nbdkit_plugin Describe() noexcept {
   description.version = cbt::kVersion;
   description.description = "serves a volume that tracks its changes and takes snapshots";
   description.config_help = kHelp;
-  description.magic_config_key = "folder";
+  description.magic_config_key = "directory";
   description.load = Load;
   description.unload = Unload;
   description.config = Configure;

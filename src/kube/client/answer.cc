@@ -6,7 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/kube/status.h"
 #include "kube/client/libcurl.h"
 #include "kube/object/json.h"

@@ -10,9 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cbt/kube/client.h"
 #include "cbt/kube/object.h"
-#include "cbt/kube/options.h"
-#include "cbt/kube/resource.h"
 #include "kube/object/wiped_buffer.h"
 
 namespace cbt::kube {

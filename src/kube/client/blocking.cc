@@ -49,21 +49,21 @@ Result Await(bool in_thread, Start start) {
 
 absl::StatusOr<Object> Client::Get(const Resource& resource, std::string_view name_space,
                                    std::string_view name, const GetOptions& options) {
-  return Await<absl::StatusOr<Object>>(core_->InThread(), [&](Done<Object> done) {
+  return Await<absl::StatusOr<Object>>(core_->InThread(), [&](ResultCallback<Object> done) {
     GetAsync(resource, name_space, name, options, std::move(done));
   });
 }
 
 absl::StatusOr<Object> Client::Create(const Resource& resource, const Object& object,
                                       const WriteOptions& options) {
-  return Await<absl::StatusOr<Object>>(core_->InThread(), [&](Done<Object> done) {
+  return Await<absl::StatusOr<Object>>(core_->InThread(), [&](ResultCallback<Object> done) {
     CreateAsync(resource, object, options, std::move(done));
   });
 }
 
 absl::StatusOr<Object> Client::Update(const Resource& resource, const Object& object,
                                       const WriteOptions& options) {
-  return Await<absl::StatusOr<Object>>(core_->InThread(), [&](Done<Object> done) {
+  return Await<absl::StatusOr<Object>>(core_->InThread(), [&](ResultCallback<Object> done) {
     UpdateAsync(resource, object, options, std::move(done));
   });
 }
@@ -71,35 +71,35 @@ absl::StatusOr<Object> Client::Update(const Resource& resource, const Object& ob
 absl::StatusOr<Object> Client::Patch(const Resource& resource, std::string_view name_space,
                                      std::string_view name, PatchType type, std::string_view patch,
                                      const WriteOptions& options) {
-  return Await<absl::StatusOr<Object>>(core_->InThread(), [&](Done<Object> done) {
+  return Await<absl::StatusOr<Object>>(core_->InThread(), [&](ResultCallback<Object> done) {
     PatchAsync(resource, name_space, name, type, patch, options, std::move(done));
   });
 }
 
 absl::StatusOr<Object> Client::Apply(const Resource& resource, const Object& object,
                                      const ApplyOptions& options) {
-  return Await<absl::StatusOr<Object>>(core_->InThread(), [&](Done<Object> done) {
+  return Await<absl::StatusOr<Object>>(core_->InThread(), [&](ResultCallback<Object> done) {
     ApplyAsync(resource, object, options, std::move(done));
   });
 }
 
 absl::Status Client::Delete(const Resource& resource, std::string_view name_space,
                             std::string_view name, const DeleteOptions& options) {
-  return Await<absl::Status>(core_->InThread(), [&](DoneStatus done) {
+  return Await<absl::Status>(core_->InThread(), [&](StatusCallback done) {
     DeleteAsync(resource, name_space, name, options, std::move(done));
   });
 }
 
 absl::StatusOr<ObjectList> Client::List(const Resource& resource, std::string_view name_space,
                                         const ListOptions& options) {
-  return Await<absl::StatusOr<ObjectList>>(core_->InThread(), [&](Done<ObjectList> done) {
+  return Await<absl::StatusOr<ObjectList>>(core_->InThread(), [&](ResultCallback<ObjectList> done) {
     ListAsync(resource, name_space, options, std::move(done));
   });
 }
 
 absl::StatusOr<ObjectList> Client::ListAll(const Resource& resource, std::string_view name_space,
                                            const ListOptions& options) {
-  return Await<absl::StatusOr<ObjectList>>(core_->InThread(), [&](Done<ObjectList> done) {
+  return Await<absl::StatusOr<ObjectList>>(core_->InThread(), [&](ResultCallback<ObjectList> done) {
     ListAllAsync(resource, name_space, options, std::move(done));
   });
 }
@@ -108,13 +108,13 @@ absl::StatusOr<ServiceAccountToken> Client::CreateToken(std::string_view name_sp
                                                         std::string_view service_account,
                                                         const TokenOptions& options) {
   return Await<absl::StatusOr<ServiceAccountToken>>(
-      core_->InThread(), [&](Done<ServiceAccountToken> done) {
+      core_->InThread(), [&](ResultCallback<ServiceAccountToken> done) {
         CreateTokenAsync(name_space, service_account, options, std::move(done));
       });
 }
 
 absl::StatusOr<Response> Client::Send(Request request, const CallOptions& options) {
-  return Await<absl::StatusOr<Response>>(core_->InThread(), [&](Done<Response> done) {
+  return Await<absl::StatusOr<Response>>(core_->InThread(), [&](ResultCallback<Response> done) {
     SendAsync(std::move(request), options, std::move(done));
   });
 }

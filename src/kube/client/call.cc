@@ -1,5 +1,4 @@
-#include "cbt/kube/call.h"
-
+#include "cbt/kube/client.h"
 #include "kube/client/call_state.h"
 
 namespace cbt::kube {

@@ -4,15 +4,17 @@
 
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <list>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cbt/kube/call.h"
+#include "cbt/kube/client.h"
 #include "kube/client/answer.h"
 #include "kube/client/transfer.h"
 
@@ -46,7 +48,7 @@ class CallState : public std::enable_shared_from_this<CallState> {
   std::optional<StreamSink> sink;
   absl::Status refusal;  // not OK: what was asked for is no request
   std::function<void(absl::StatusOr<Answer>)> done;
-  // Of a series of requests: replaces `request` and returns true if there is another one.
+  // For a series of requests: replaces `request` and returns true if there is another one.
   std::function<bool(const absl::StatusOr<Answer>& answer)> next;
   std::chrono::milliseconds request_timeout{0};  // of each
   Clock::time_point deadline = Clock::time_point::max();
@@ -74,6 +76,19 @@ class CallState : public std::enable_shared_from_this<CallState> {
   const std::weak_ptr<Waker> waker_;
   std::atomic<bool> cancelled_{false};
 };
+
+// Has no text, so it needs no memory.
+inline absl::Status OutOfMemory() noexcept { return {absl::StatusCode::kResourceExhausted, ""}; }
+
+// What `make` returns, an absl::Status or absl::StatusOr; RESOURCE_EXHAUSTED if it throws.
+template <typename Make>
+std::invoke_result_t<Make> OrOutOfMemory(const Make& make) noexcept {
+  try {
+    return make();
+  } catch (const std::exception&) {
+    return OutOfMemory();
+  }
+}
 
 }  // namespace cbt::kube
 

@@ -2,10 +2,10 @@
 
 #include <utility>
 
-#include "cbt/kube/reviews.h"
+#include "cbt/kube/typed_objects.h"
 #include "kube/client/answer.h"
+#include "kube/client/call_state.h"
 #include "kube/client/core.h"
-#include "kube/client/no_throw.h"
 #include "kube/client/requests.h"
 
 namespace cbt::kube {
@@ -29,38 +29,38 @@ absl::Status Client::WrongObject(const Resource& resource, const absl::Status& e
 }
 
 Call Client::GetAsync(const Resource& resource, std::string_view name_space, std::string_view name,
-                      const GetOptions& options, Done<Object> done) {
+                      const GetOptions& options, ResultCallback<Object> done) {
   return core_->BeginObject(GetRequest(resource, name_space, name, options), options.timeout,
                             std::move(done));
 }
 
 Call Client::CreateAsync(const Resource& resource, const Object& object,
-                         const WriteOptions& options, Done<Object> done) {
+                         const WriteOptions& options, ResultCallback<Object> done) {
   return core_->BeginObject(CreateRequest(resource, object, options), options.timeout,
                             std::move(done));
 }
 
 Call Client::UpdateAsync(const Resource& resource, const Object& object,
-                         const WriteOptions& options, Done<Object> done) {
+                         const WriteOptions& options, ResultCallback<Object> done) {
   return core_->BeginObject(UpdateRequest(resource, object, options), options.timeout,
                             std::move(done));
 }
 
 Call Client::PatchAsync(const Resource& resource, std::string_view name_space,
                         std::string_view name, PatchType type, std::string_view patch,
-                        const WriteOptions& options, Done<Object> done) {
+                        const WriteOptions& options, ResultCallback<Object> done) {
   return core_->BeginObject(PatchRequest(resource, name_space, name, type, patch, options),
                             options.timeout, std::move(done));
 }
 
 Call Client::ApplyAsync(const Resource& resource, const Object& object, const ApplyOptions& options,
-                        Done<Object> done) {
+                        ResultCallback<Object> done) {
   return core_->BeginObject(ApplyRequest(resource, object, options), options.timeout,
                             std::move(done));
 }
 
 Call Client::DeleteAsync(const Resource& resource, std::string_view name_space,
-                         std::string_view name, const DeleteOptions& options, DoneStatus done) {
+                         std::string_view name, const DeleteOptions& options, StatusCallback done) {
   absl::StatusOr<ApiRequest> request = DeleteRequest(resource, name_space, name, options);
   Expected expected;
   if (request.ok()) expected = request->expected;
@@ -75,7 +75,7 @@ Call Client::DeleteAsync(const Resource& resource, std::string_view name_space,
 }
 
 Call Client::ListAsync(const Resource& resource, std::string_view name_space,
-                       const ListOptions& options, Done<ObjectList> done) {
+                       const ListOptions& options, ResultCallback<ObjectList> done) {
   absl::StatusOr<ApiRequest> request = ListRequest(resource, name_space, options);
   Expected expected;
   if (request.ok()) expected = request->expected;
@@ -90,7 +90,8 @@ Call Client::ListAsync(const Resource& resource, std::string_view name_space,
 }
 
 Call Client::CreateTokenAsync(std::string_view name_space, std::string_view service_account,
-                              const TokenOptions& options, Done<ServiceAccountToken> done) {
+                              const TokenOptions& options,
+                              ResultCallback<ServiceAccountToken> done) {
   TokenRequest request;
   request.audiences = options.audiences;
   request.expiration_seconds = options.lifetime.count();
@@ -120,7 +121,7 @@ absl::StatusOr<ServiceAccountToken> Client::TokenOf(const absl::StatusOr<Object>
                              .expires = granted->status->expiration};
 }
 
-Call Client::SendAsync(Request request, const CallOptions& options, Done<Response> done) {
+Call Client::SendAsync(Request request, const CallOptions& options, ResultCallback<Response> done) {
   absl::StatusOr<ApiRequest> api = ApiRequest();
   absl::StatusOr<WireRequest> wire = RawRequest(std::move(request));
   if (wire.ok()) {
@@ -139,8 +140,8 @@ Call Client::SendAsync(Request request, const CallOptions& options, Done<Respons
                       });
 }
 
-Call Client::StreamAsync(Request request, const StreamOptions& options,
-                         std::function<void()> on_open, OnLine on_line, DoneStatus done) {
+Call Client::StreamAsync(Request request, const StreamCallOptions& options,
+                         std::function<void()> on_open, OnLine on_line, StatusCallback done) {
   return core_->BeginStream(RawRequest(std::move(request)), options,
                             StreamSink{.on_open = std::move(on_open),
                                        .on_line = std::move(on_line),

@@ -63,8 +63,8 @@ absl::StatusOr<Config> LoadInClusterConfig(const InClusterOptions& options) {
   Config config;
   const bool ipv6 = host.find(':') != std::string::npos;
   config.server = absl::StrCat("https://", ipv6 ? "[" : "", host, ipv6 ? "]" : "", ":", port);
-  config.token_file = options.folder + "/token";
-  config.ca_file = options.folder + "/ca.crt";
+  config.token_file = options.directory + "/token";
+  config.ca_file = options.directory + "/ca.crt";
   for (const std::string& file : {config.token_file, config.ca_file}) {
     if (absl::StatusOr<std::string> text = ReadSmallFile(file); text.ok()) {
       WipeWhole(*text);
@@ -72,7 +72,7 @@ absl::StatusOr<Config> LoadInClusterConfig(const InClusterOptions& options) {
       return text.status();
     }
   }
-  const std::string name_space_file = options.folder + "/namespace";
+  const std::string name_space_file = options.directory + "/namespace";
   if (Exists(name_space_file)) {
     absl::StatusOr<std::string> name_space = ReadSmallFile(name_space_file);
     if (!name_space.ok()) return name_space.status();

@@ -12,8 +12,8 @@
 #include "base/percent.h"
 #include "cbt/kube/status.h"
 #include "kube/client/answer.h"
+#include "kube/client/call_state.h"
 #include "kube/client/endpoint.h"
-#include "kube/client/no_throw.h"
 
 namespace cbt::kube {
 namespace {
@@ -139,7 +139,7 @@ Client::Core::Clock::time_point Client::Core::DeadlineOf(const Timeout& timeout)
 }
 
 Call Client::Core::Begin(absl::StatusOr<ApiRequest> request, const Timeout& timeout,
-                         Done<Answer> done) {
+                         ResultCallback<Answer> done) {
   auto call = std::make_shared<CallState>(weak_from_this());
   if (request.ok()) call->request = std::move(request->wire);
   call->done = std::move(done);
@@ -148,7 +148,7 @@ Call Client::Core::Begin(absl::StatusOr<ApiRequest> request, const Timeout& time
 }
 
 Call Client::Core::BeginObject(absl::StatusOr<ApiRequest> request, const Timeout& timeout,
-                               Done<Object> done) {
+                               ResultCallback<Object> done) {
   Expected expected;
   if (request.ok()) expected = request->expected;
   return Begin(std::move(request), timeout,
@@ -162,7 +162,7 @@ Call Client::Core::BeginObject(absl::StatusOr<ApiRequest> request, const Timeout
 }
 
 Call Client::Core::BeginSeries(absl::StatusOr<ApiRequest> request, const Timeout& timeout,
-                               Next next, Done<Answer> done) {
+                               Next next, ResultCallback<Answer> done) {
   auto call = std::make_shared<CallState>(weak_from_this());
   if (request.ok()) call->request = std::move(request->wire);
   call->done = std::move(done);
@@ -177,8 +177,9 @@ Call Client::Core::BeginSeries(absl::StatusOr<ApiRequest> request, const Timeout
   return Start(std::move(call), request.status());
 }
 
-Call Client::Core::BeginStream(absl::StatusOr<WireRequest> request, const StreamOptions& options,
-                               StreamSink sink, DoneStatus done) {
+Call Client::Core::BeginStream(absl::StatusOr<WireRequest> request,
+                               const StreamCallOptions& options, StreamSink sink,
+                               StatusCallback done) {
   auto call = std::make_shared<CallState>(weak_from_this());
   if (request.ok()) call->request = *std::move(request);
   call->sink = std::move(sink);
@@ -445,7 +446,7 @@ void Client::Core::TakeResult(CallState& call, Transfer::Result result) {
   const bool doubtful = answer.http_code >= 500 && answer.http_code != 501 && !asked &&
                         call.request.repeatable && call.doubtful_retries < kMaxDoubtfulRetries;
   if (!call.sink && (refused || doubtful)) {
-    // A wait of zero is not meant so.
+    // Retry-After: 0 counts as the minimum wait.
     const std::chrono::milliseconds backoff = Backoff(call.retries);
     const std::chrono::milliseconds wait = asked ? std::max(*asked, kFirstBackoff / 2) : backoff;
     if (Repeat(call, error, wait)) {

@@ -32,18 +32,20 @@ class Client::Core : public Waker, public std::enable_shared_from_this<Client::C
                                                       const ClientOptions& options);
   ~Core() override;
 
-  // Each starts a call, from any thread. What is no request ends like one that fails.
+  // Each starts a call, from any thread. An invalid request fails through `done`.
   using Timeout = std::optional<std::chrono::milliseconds>;
-  Call Begin(absl::StatusOr<ApiRequest> request, const Timeout& timeout, Done<Answer> done);
-  Call BeginObject(absl::StatusOr<ApiRequest> request, const Timeout& timeout, Done<Object> done);
+  Call Begin(absl::StatusOr<ApiRequest> request, const Timeout& timeout,
+             ResultCallback<Answer> done);
+  Call BeginObject(absl::StatusOr<ApiRequest> request, const Timeout& timeout,
+                   ResultCallback<Object> done);
   // One call of several requests. `next` gets the answer of each, or its error, and returns the
   // next request or an error at the end; then `done` is called with that last answer. The timeout
   // is for each request.
   using Next = std::function<absl::StatusOr<ApiRequest>(const absl::StatusOr<Answer>& answer)>;
   Call BeginSeries(absl::StatusOr<ApiRequest> request, const Timeout& timeout, Next next,
-                   Done<Answer> done);
-  Call BeginStream(absl::StatusOr<WireRequest> request, const StreamOptions& options,
-                   StreamSink sink, DoneStatus done);
+                   ResultCallback<Answer> done);
+  Call BeginStream(absl::StatusOr<WireRequest> request, const StreamCallOptions& options,
+                   StreamSink sink, StatusCallback done);
 
   // Ends all calls with CANCELLED and the thread with them.
   void Stop();

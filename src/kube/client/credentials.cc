@@ -8,7 +8,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "base/wipe.h"
 
 namespace cbt::kube {
@@ -100,7 +100,7 @@ absl::StatusOr<std::unique_ptr<Credentials>> Credentials::Create(const Config& c
       !config.client_certificate.empty() || !config.client_certificate_file.empty();
   const bool key = !config.client_key.empty() || !config.client_key_file.empty();
   if (certificate != key) {
-    return absl::InvalidArgumentError("a client certificate and its key need one another");
+    return absl::InvalidArgumentError("client certificate without key, or key without certificate");
   }
   absl::Status status;
   if (!config.ca.empty()) {

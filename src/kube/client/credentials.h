@@ -1,4 +1,4 @@
-// Who the client says it is: tokens, certificates, and where they come from.
+// The client's credentials: tokens, certificates, and their sources.
 #ifndef CBT_KUBE_CLIENT_CREDENTIALS_H_
 #define CBT_KUBE_CLIENT_CREDENTIALS_H_
 

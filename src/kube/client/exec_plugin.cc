@@ -57,7 +57,7 @@ absl::StatusOr<PluginCredentials> ParseExecCredential(const ExecPlugin& plugin,
   if (!reader.ok()) return reader.status();
   if (credentials.certificate.empty() != credentials.key.empty()) {
     return absl::InvalidArgumentError(
-        "status: clientCertificateData and clientKeyData need one another");
+        "status: clientCertificateData without clientKeyData, or the other way round");
   }
   if (credentials.token.empty() && credentials.certificate.empty()) {
     return absl::InvalidArgumentError("status: holds neither a token nor a certificate");
@@ -84,9 +84,9 @@ absl::StatusOr<PluginCredentials> RunExecPlugin(const Config& config, const std:
   Program program;
   program.command = plugin.command;
   // A path with a slash is relative to the file that it was read from.
-  if (!plugin.folder.empty() && plugin.command.find('/') != std::string::npos &&
+  if (!plugin.directory.empty() && plugin.command.find('/') != std::string::npos &&
       !plugin.command.starts_with('/')) {
-    program.command = plugin.folder + "/" + plugin.command;
+    program.command = plugin.directory + "/" + plugin.command;
   }
   program.args = plugin.args;
   program.env = plugin.env;

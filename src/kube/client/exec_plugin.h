@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "cbt/kube/config.h"
-#include "cbt/kube/time.h"
+#include "cbt/kube/object.h"
 #include "cbt/secrets.h"
 
 namespace cbt::kube {

@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "base/watched_file.h"
 #include "base/wipe.h"
 #include "cbt/kube/config.h"
@@ -112,7 +112,7 @@ class MapReader {
     return text == "true";
   }
 
-  // A path, relative to the folder of the file.
+  // A path, relative to the directory of the file.
   std::string File(const std::string& key) {
     const std::string path = Text(key);
     if (path.empty() || path.front() == '/') return path;
@@ -269,7 +269,7 @@ absl::StatusOr<ExecPlugin> ReadExec(const Place& place) {
   } else if (mode != "Never") {
     exec.Fail("interactiveMode", "expected Never, IfAvailable or Always");
   }
-  plugin.folder = std::filesystem::path(place.file()).parent_path();
+  plugin.directory = std::filesystem::path(place.file()).parent_path();
   if (!exec.status().ok()) return exec.status();
   return plugin;
 }

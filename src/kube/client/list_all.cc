@@ -88,7 +88,7 @@ class PageWalk {
 }  // namespace
 
 Call Client::ListAllAsync(const Resource& resource, std::string_view name_space,
-                          const ListOptions& options, Done<ObjectList> done) {
+                          const ListOptions& options, ResultCallback<ObjectList> done) {
   auto walk = std::make_shared<PageWalk>(resource, name_space, options);
   return core_->BeginSeries(
       walk->Request(), options.timeout,

@@ -5,8 +5,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/percent.h"
+#include "base/text.h"
 #include "base/wipe.h"
 #include "kube/object/json.h"
 #include "kube/object/object_access.h"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cbt/kube/options.h"
-#include "cbt/kube/resource.h"
+#include "cbt/kube/client.h"
+#include "cbt/kube/object.h"
 #include "kube/client/answer.h"
 #include "kube/client/transfer.h"
 

@@ -17,8 +17,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/descriptor.h"
-#include "base/errno_text.h"
 #include "base/file_io.h"
+#include "base/text.h"
 
 extern "C" char** environ;  // NOLINT(readability-redundant-declaration): not in every unistd.h
 

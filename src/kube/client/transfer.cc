@@ -13,13 +13,13 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 
 namespace cbt::kube {
 namespace {
 
 constexpr size_t kMaxHeaderBytes = 256 * 1024;
-// Of an answer that is an error; a longer one is cut.
+// The limit of an error's body; a longer one is cut.
 constexpr size_t kMaxErrorBody = 1024 * 1024;
 
 // A connection whose peer is gone is found out within about this time, while something waits for an
@@ -61,8 +61,8 @@ std::string_view TrimmedField(std::string_view text) {
 
 // curl takes a length that it can't count for none.
 bool IsLength(std::string_view text) noexcept {
-  constexpr size_t kMostDigits = 18;
-  return !text.empty() && text.size() <= kMostDigits &&
+  constexpr size_t kMaxDigits = 18;
+  return !text.empty() && text.size() <= kMaxDigits &&
          text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 

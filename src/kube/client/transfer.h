@@ -44,7 +44,7 @@ struct WireRequest {
   bool repeatable = false;
 };
 
-// What takes an answer that has no end of its own.
+// The receiver of a streamed response.
 struct StreamSink {
   std::function<void()> on_open = {};
   std::function<absl::Status(std::string_view line)> on_line = {};
@@ -64,9 +64,9 @@ class Transfer {
     // used.
     absl::Status status = {};
     Answer answer = {};
-    // Of an error: the server may have got the request.
+    // For an error: the server may have got the request.
     bool maybe_sent = false;
-    // Of an error: another attempt would end in the same way.
+    // For an error: another attempt would end in the same way.
     bool lasting = false;
   };
 

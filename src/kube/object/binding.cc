@@ -1,8 +1,8 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "cbt/kube/snapshots.h"
+#include "base/text.h"
+#include "cbt/kube/typed_objects.h"
 
 namespace cbt::kube {
 namespace {

@@ -1,7 +1,6 @@
-#include "cbt/kube/core_objects.h"
-
 #include <utility>
 
+#include "cbt/kube/typed_objects.h"
 #include "kube/object/field_reader.h"
 
 namespace cbt::kube {

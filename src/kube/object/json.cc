@@ -88,7 +88,7 @@ class GuardedHandler {
     }
     double value = 0;
     const absl::from_chars_result read = absl::from_chars(text, end, value);
-    // What is too small is the nearest number that there is.
+    // A number that is too small becomes the nearest one that exists.
     too_large_ = read.ec != std::errc() && std::abs(value) > 1;
     return !too_large_ && handler_.Double(value);
   }

@@ -5,7 +5,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "base/wipe.h"
 #include "kube/object/field_reader.h"
 #include "kube/object/json.h"

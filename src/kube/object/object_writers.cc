@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "base/wipe.h"
 #include "cbt/kube/object.h"
 #include "kube/object/json.h"

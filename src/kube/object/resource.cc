@@ -1,11 +1,10 @@
-#include "cbt/kube/resource.h"
-
 #include <algorithm>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/percent.h"
+#include "base/text.h"
+#include "cbt/kube/object.h"
 
 namespace cbt::kube {
 namespace {

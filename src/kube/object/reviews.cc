@@ -1,8 +1,7 @@
-#include "cbt/kube/reviews.h"
-
 #include <algorithm>
 #include <utility>
 
+#include "cbt/kube/typed_objects.h"
 #include "kube/object/field_reader.h"
 
 namespace cbt::kube {

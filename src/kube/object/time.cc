@@ -1,10 +1,9 @@
-#include "cbt/kube/time.h"
-
 #include <cstdint>
 #include <cstdio>
 #include <optional>
 
 #include "absl/status/status.h"
+#include "cbt/kube/object.h"
 
 namespace cbt::kube {
 namespace {

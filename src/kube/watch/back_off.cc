@@ -1,4 +1,4 @@
-#include "cbt/kube/back_off.h"
+#include "kube/watch/back_off.h"
 
 #include <algorithm>
 

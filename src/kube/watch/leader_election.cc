@@ -1,5 +1,3 @@
-#include "cbt/kube/leader_election.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cbt/kube/controller.h"
 #include "cbt/kube/status.h"
 #include "kube/watch/lease_record.h"
 #include "kube/watch/notify.h"
@@ -271,7 +270,7 @@ class LeaderElector::Core {
   Client& client_;
   const LeaderElectionOptions options_;
 
-  // Of the thread alone.
+  // Used by the thread alone.
   LeaseRecord record_;
   bool leads_ = false;
   std::mt19937_64 random_{std::random_device()()};

@@ -8,9 +8,8 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "cbt/kube/core_objects.h"
 #include "cbt/kube/object.h"
-#include "cbt/kube/time.h"
+#include "cbt/kube/typed_objects.h"
 
 namespace cbt::kube {
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "cbt/kube/status.h"
+#include "kube/watch/back_off.h"
 #include "kube/watch/pruned_object.h"
 
 namespace cbt::kube {
@@ -212,7 +213,7 @@ absl::Status ListWatch::TakePages() {
     ObjectList page;
     if (absl::Status status = TakePage(options, page); !status.ok()) return status;
     if (page.resource_version.empty()) return WrongList(target_, "no resource version");
-    // Of the first page: what changed since comes again with the watch.
+    // The first page's version: the watch repeats the changes since.
     if (resource_version.empty()) resource_version = page.resource_version;
     for (Object& object : page.items) {
       if (absl::Status status = CheckObject(target_, object); !status.ok()) return status;
@@ -232,7 +233,7 @@ absl::Status ListWatch::TakePages() {
   need_list_ = false;
   std::lock_guard lock(mutex_);
   Listed(std::move(resource_version));
-  // What has changed since then is not known yet.
+  // Changes since then are not known yet.
   state_.broken_since = began;
   return absl::OkStatus();
 }
@@ -265,7 +266,7 @@ absl::Status ListWatch::Watch(bool with_list) {
                                                               options_.max_watch.count())(random_));
   Request request = WatchRequest(with_list, length);
   request.path = *std::move(path);
-  StreamOptions limits;
+  StreamCallOptions limits;
   limits.timeout = length + kEndOfWatch;
   limits.idle_timeout = options_.silence;
   // An event is an object and some words.
@@ -289,7 +290,7 @@ absl::Status ListWatch::Watch(bool with_list) {
   std::unique_lock lock(mutex_);
   bool too_slow = false;
   while (!stream.ended) {
-    // A list that stops in the middle is not worth a whole watch's patience.
+    // A list that stops in the middle is not worth a whole watch's wait_limit.
     std::optional<Clock::time_point> until;
     if (stream.collecting) until = stream.heard + options_.list_timeout;
     Wait(lock, until, [&] { return stream.ended || stream.collecting != until.has_value(); });

@@ -92,7 +92,7 @@ class ListWatch {
   const CacheOptions& options_;
   ChangeSink& sink_;
 
-  // Of the thread alone.
+  // Used by the thread alone.
   std::mt19937_64 random_{std::random_device()()};
   bool need_list_ = true;
   bool stream_lists_;

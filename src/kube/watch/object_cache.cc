@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/kube/watch.h"
 #include "kube/watch/list_watch.h"
 #include "kube/watch/notify.h"

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "cbt/kube/snapshots.h"
+#include "base/text.h"
+#include "cbt/kube/typed_objects.h"
 #include "kube/watch/token_source.h"
 
 namespace cbt::kube {

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "cbt/kube/client.h"
-#include "cbt/kube/reviews.h"
+#include "cbt/kube/typed_objects.h"
 #include "cbt/secrets.h"
 
 namespace cbt::kube {

@@ -8,7 +8,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cbt/kube/object.h"
-#include "cbt/kube/resource.h"
 
 namespace cbt::kube {
 
@@ -30,7 +29,7 @@ struct WatchTarget {
 struct WatchEvent {
   enum class Type { kAdded, kModified, kDeleted, kBookmark };
   Type type = Type::kBookmark;
-  // Of a bookmark, only the resource version counts.
+  // In a bookmark, only the resource version counts.
   Object object;
   // A bookmark: the state that the stream began with is complete.
   bool initial_events_end = false;
@@ -41,7 +40,7 @@ struct WatchEvent {
 absl::Status CheckObject(const WatchTarget& target, const Object& object);
 
 // Reads one line of a watch.
-// Errors: what an ERROR event says (MakeApiStatus); UNAVAILABLE for what is no event.
+// Errors: what an ERROR event says (MakeApiStatus); UNAVAILABLE for anything else.
 absl::StatusOr<WatchEvent> DecodeWatchEvent(const WatchTarget& target, std::string_view line);
 
 }  // namespace cbt::kube

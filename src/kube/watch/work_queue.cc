@@ -1,5 +1,3 @@
-#include "cbt/kube/work_queue.h"
-
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cbt/kube/controller.h"
 
 namespace cbt::kube {
 namespace {

@@ -1,4 +1,4 @@
-// Chains in folders that are open already: whatever a path names meanwhile, it is the same one.
+// Chains in directories that are open already: whatever a path names meanwhile, it is the same one.
 #ifndef CBT_MAP_CHAIN_CHAIN_ACCESS_H_
 #define CBT_MAP_CHAIN_CHAIN_ACCESS_H_
 
@@ -15,7 +15,7 @@
 namespace cbt {
 
 // As ChangeChain::Create(), of arguments that are valid.
-absl::StatusOr<std::unique_ptr<ChangeChain>> CreateChainIn(const Folder& folder,
+absl::StatusOr<std::unique_ptr<ChangeChain>> CreateChainIn(const Directory& directory,
                                                            const std::string& volume,
                                                            uint64_t granularity,
                                                            const ChainSnapshot& first,
@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<ChangeChain>> CreateChainIn(const Folder& folder,
 absl::Status NoChain(std::string_view shown);
 
 // As ChangeChain::Open().
-absl::StatusOr<std::unique_ptr<ChangeChain>> OpenChainIn(const Folder& folder,
+absl::StatusOr<std::unique_ptr<ChangeChain>> OpenChainIn(const Directory& directory,
                                                          ChangeChain::Access access,
                                                          const ChainOptions& options = {});
 

@@ -68,10 +68,10 @@ absl::StatusOr<ChainManifest> DecodeManifest(std::span<const uint8_t> bytes,
   manifest.next_slot = reader.Number<uint64_t>();
   manifest.next_file = reader.Number<uint64_t>();
   manifest.volume = reader.Text();
-  constexpr uint64_t kMostSlots = uint64_t{1} << 60;
+  constexpr uint64_t kMaxSlots = uint64_t{1} << 60;
   if (!reader.sound() ||
       !CheckGeometry({.capacity = 0, .granularity = manifest.granularity}).ok() ||
-      manifest.next_slot > kMostSlots) {
+      manifest.next_slot > kMaxSlots) {
     return reader.Damaged(begin, "invalid manifest header");
   }
   const auto file_is_known = [&manifest](const ChainFile& file) {
@@ -110,11 +110,11 @@ absl::StatusOr<ChainManifest> DecodeManifest(std::span<const uint8_t> bytes,
   return manifest;
 }
 
-absl::StatusOr<ChainManifest> ReadChainManifest(const Folder& folder) {
+absl::StatusOr<ChainManifest> ReadChainManifest(const Directory& directory) {
   absl::StatusOr<std::shared_ptr<const MappedFile>> file =
-      folder.Map(kChainManifestName, MappedFile::Watched::kNo);
+      directory.Map(kChainManifestName, MappedFile::Watched::kNo);
   if (!file.ok()) return file.status();
-  return DecodeManifest((*file)->bytes(), folder.Shown(kChainManifestName));
+  return DecodeManifest((*file)->bytes(), directory.Shown(kChainManifestName));
 }
 
 }  // namespace cbt

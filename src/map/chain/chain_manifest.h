@@ -62,8 +62,8 @@ std::vector<uint8_t> EncodeManifest(const ChainManifest& manifest);
 //         one, UNIMPLEMENTED for a newer version. `name` is for messages.
 absl::StatusOr<ChainManifest> DecodeManifest(std::span<const uint8_t> bytes, std::string_view name);
 
-// The manifest in a chain's folder. Errors: those of DecodeManifest(), file errors.
-absl::StatusOr<ChainManifest> ReadChainManifest(const Folder& folder);
+// The manifest in a chain's directory. Errors: those of DecodeManifest(), file errors.
+absl::StatusOr<ChainManifest> ReadChainManifest(const Directory& directory);
 
 }  // namespace cbt
 

@@ -16,9 +16,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/directory.h"
 #include "base/file_io.h"
+#include "base/text.h"
 #include "cbt/change_map_file.h"
 #include "map/chain/chain_access.h"
 #include "map/chain/chain_manifest.h"
@@ -61,9 +61,9 @@ std::vector<uint64_t> FilesOf(const ChainManifest& manifest) {
 class ChainInDirectory final : public ChangeChain {
  public:
   // `claim`: null if open for reading.
-  ChainInDirectory(Folder folder, ChainManifest manifest, std::unique_ptr<FolderClaim> claim,
-                   const ChainOptions& options)
-      : folder_(std::move(folder)), options_(options), claim_(std::move(claim)) {
+  ChainInDirectory(Directory directory, ChainManifest manifest,
+                   std::unique_ptr<DirectoryClaim> claim, const ChainOptions& options)
+      : directory_(std::move(directory)), options_(options), claim_(std::move(claim)) {
     Places places = PlacesOf(manifest);
     Take(std::move(manifest), std::move(places));
   }
@@ -91,8 +91,8 @@ class ChainInDirectory final : public ChangeChain {
 
   // Writes the manifest, for Create().
   absl::Status Commit(ChainManifest manifest);
-  // Syncs the names in the folder to disk, if options ask for it.
-  bool IsSynced() const { return !options_.sync || folder_.Sync().ok(); }
+  // Syncs the names in the directory to disk, if options ask for it.
+  bool IsSynced() const { return !options_.sync || directory_.Sync().ok(); }
   // Removes files that a crash left.
   void Sweep() const;
 
@@ -117,9 +117,9 @@ class ChainInDirectory final : public ChangeChain {
   std::vector<std::string> LeftBehind(const ChainManifest& before,
                                       const ChainManifest& after) const;
 
-  const Folder folder_;
+  const Directory directory_;
   const ChainOptions options_;
-  const std::unique_ptr<FolderClaim> claim_;  // null: open for reading
+  const std::unique_ptr<DirectoryClaim> claim_;  // null: open for reading
   ChainManifest manifest_;
   absl::Status unknown_;  // why the state on disk is unknown
   Places places_;
@@ -145,9 +145,9 @@ std::vector<uint64_t> ChainInDirectory::MapBytes() const {
   bytes.reserve(manifest_.entries.size());
   for (const ChainEntry& entry : manifest_.entries) {
     struct stat info {};
-    const bool known =
-        entry.file.number != 0 && fstatat(folder_.descriptor(), MapName(entry.file.number).c_str(),
-                                          &info, AT_SYMLINK_NOFOLLOW) == 0;
+    const bool known = entry.file.number != 0 &&
+                       fstatat(directory_.descriptor(), MapName(entry.file.number).c_str(), &info,
+                               AT_SYMLINK_NOFOLLOW) == 0;
     bytes.push_back(known ? static_cast<uint64_t>(info.st_size) : 0);
   }
   return bytes;
@@ -155,19 +155,20 @@ std::vector<uint64_t> ChainInDirectory::MapBytes() const {
 
 // In a forked child, the state of a chain that is open for changes may be outdated.
 absl::Status ChainInDirectory::CheckReadable() const {
-  return claim_ == nullptr || claim_->IsOurs() ? absl::OkStatus() : CopiedByFork(folder_.shown());
+  return claim_ == nullptr || claim_->IsOurs() ? absl::OkStatus()
+                                               : CopiedByFork(directory_.shown());
 }
 
 // OK if a change may begin.
 absl::Status ChainInDirectory::BeginChange() {
   if (claim_ == nullptr) {
     return absl::FailedPreconditionError(
-        absl::StrCat(folder_.shown(), ": the chain is open read-only"));
+        absl::StrCat(directory_.shown(), ": the chain is open read-only"));
   }
   if (absl::Status status = claim_->Check(); !status.ok()) return status;
   if (unknown_.ok()) return absl::OkStatus();
   // What kept the last change from looking may be over.
-  absl::StatusOr<ChainManifest> there = ReadChainManifest(folder_);
+  absl::StatusOr<ChainManifest> there = ReadChainManifest(directory_);
   if (!there.ok()) return unknown_;
   Places places = PlacesOf(*there);
   Take(*std::move(there), std::move(places));
@@ -184,12 +185,12 @@ absl::Status ChainInDirectory::Commit(ChainManifest manifest) {
   // What is on disk counts: file numbers that it names must not be reused. While that is unknown,
   // also because of an exception, no change is allowed; the next one looks again.
   unknown_ = absl::InternalError(
-      absl::StrCat(folder_.shown(),
+      absl::StrCat(directory_.shown(),
                    ": a change was interrupted by an exception, and the manifest can't be read"));
-  absl::Status status = folder_.Write(kChainManifestName, parts, options_.sync);
+  absl::Status status = directory_.Write(kChainManifestName, parts, options_.sync);
   if (!status.ok()) {
     // The new manifest may be in place nevertheless.
-    absl::StatusOr<ChainManifest> there = ReadChainManifest(folder_);
+    absl::StatusOr<ChainManifest> there = ReadChainManifest(directory_);
     if (!there.ok()) {
       unknown_ = there.status();
       return status;
@@ -202,7 +203,7 @@ absl::Status ChainInDirectory::Commit(ChainManifest manifest) {
   Take(std::move(manifest), std::move(places));
   unknown_ = absl::OkStatus();
   // A file that can't be removed is swept later.
-  for (const std::string& file : left) folder_.Remove(file.c_str());
+  for (const std::string& file : left) directory_.Remove(file.c_str());
   return absl::OkStatus();
 }
 
@@ -228,7 +229,7 @@ void ChainInDirectory::Take(ChainManifest manifest, Places places) noexcept {
 void ChainInDirectory::Sweep() const {
   std::set<std::string> needed;
   for (const uint64_t number : FilesOf(manifest_)) needed.insert(MapName(number));
-  const absl::StatusOr<std::vector<std::string>> names = folder_.List();
+  const absl::StatusOr<std::vector<std::string>> names = directory_.List();
   if (!names.ok()) return;
   for (const std::string& name : *names) {
     const bool partial = absl::StartsWith(name, ".") &&
@@ -236,7 +237,7 @@ void ChainInDirectory::Sweep() const {
                          (absl::StartsWith(name, absl::StrCat(".", kMapPrefix)) ||
                           absl::StartsWith(name, absl::StrCat(".", kChainManifestName)));
     const bool map = absl::StartsWith(name, kMapPrefix) && absl::EndsWith(name, kMapExtension);
-    if (partial || (map && !needed.contains(name))) folder_.Remove(name.c_str());
+    if (partial || (map && !needed.contains(name))) directory_.Remove(name.c_str());
   }
 }
 
@@ -275,9 +276,9 @@ std::vector<ChainFile> ChainInDirectory::Pieces(const ChainManifest& manifest, u
 
 absl::StatusOr<LazyMap> ChainInDirectory::OpenFile(const ChainFile& file,
                                                    uint64_t granularity) const {
-  const std::string name = folder_.Shown(MapName(file.number));
+  const std::string name = directory_.Shown(MapName(file.number));
   absl::StatusOr<std::shared_ptr<const MappedFile>> mapped =
-      folder_.Map(MapName(file.number), MappedFile::Watched::kYes);
+      directory_.Map(MapName(file.number), MappedFile::Watched::kYes);
   if (absl::IsNotFound(mapped.status())) {
     return absl::AbortedError(
         absl::StrCat(name, ": is missing (damaged chain, or changed since it was opened)"));
@@ -335,7 +336,7 @@ absl::StatusOr<std::optional<ChainFile>> ChainInDirectory::WriteUnion(
   }
   united->set_identity(identity);
   absl::StatusOr<ChangeMapHeader> header =
-      WriteMapIn(folder_, MapName(number), *united, options_.sync);
+      WriteMapIn(directory_, MapName(number), *united, options_.sync);
   if (!header.ok()) return header.status();
   return ChainFile{number, header->checksum};
 }
@@ -396,7 +397,7 @@ absl::Status ChainInDirectory::Append(const ChangeMap& map, std::optional<int64_
                    .file = {.number = next.next_file++, .checksum = 0},
                    .time = time};
   absl::StatusOr<ChangeMapHeader> header =
-      WriteMapIn(folder_, MapName(entry.file.number), aligned, options_.sync);
+      WriteMapIn(directory_, MapName(entry.file.number), aligned, options_.sync);
   if (!header.ok()) return header.status();
   entry.file.checksum = header->checksum;
   const uint64_t end = entry.slot + 1;
@@ -528,17 +529,17 @@ absl::Status ChainInDirectory::Verify() const {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ChangeChain>> CreateChainIn(const Folder& folder,
+absl::StatusOr<std::unique_ptr<ChangeChain>> CreateChainIn(const Directory& directory,
                                                            const std::string& volume,
                                                            uint64_t granularity,
                                                            const ChainSnapshot& first,
                                                            const ChainOptions& options) {
-  absl::StatusOr<std::unique_ptr<FolderClaim>> claim = FolderClaim::Take(folder);
+  absl::StatusOr<std::unique_ptr<DirectoryClaim>> claim = DirectoryClaim::Take(directory);
   if (!claim.ok()) return claim.status();
-  const absl::StatusOr<bool> there = folder.Has(kChainManifestName);
+  const absl::StatusOr<bool> there = directory.Has(kChainManifestName);
   if (!there.ok()) return there.status();
   if (*there) {
-    return absl::AlreadyExistsError(absl::StrCat(folder.shown(), ": already contains a chain"));
+    return absl::AlreadyExistsError(absl::StrCat(directory.shown(), ": already contains a chain"));
   }
   ChainManifest manifest{.volume = volume,
                          .granularity = granularity,
@@ -551,27 +552,27 @@ absl::StatusOr<std::unique_ptr<ChangeChain>> CreateChainIn(const Folder& folder,
                                       .file = {},
                                       .time = first.time}},
                          .nodes = {}};
-  auto chain = std::make_unique<ChainInDirectory>(folder, manifest, *std::move(claim), options);
+  auto chain = std::make_unique<ChainInDirectory>(directory, manifest, *std::move(claim), options);
   if (absl::Status status = chain->Commit(std::move(manifest)); !status.ok()) return status;
   return chain;
 }
 
-absl::StatusOr<std::unique_ptr<ChangeChain>> OpenChainIn(const Folder& folder,
+absl::StatusOr<std::unique_ptr<ChangeChain>> OpenChainIn(const Directory& directory,
                                                          ChangeChain::Access access,
                                                          const ChainOptions& options) {
-  const absl::StatusOr<bool> there = folder.Has(kChainManifestName);
+  const absl::StatusOr<bool> there = directory.Has(kChainManifestName);
   if (!there.ok()) return there.status();
-  if (!*there) return NoChain(folder.shown());
-  std::unique_ptr<FolderClaim> claim;
+  if (!*there) return NoChain(directory.shown());
+  std::unique_ptr<DirectoryClaim> claim;
   if (access == ChangeChain::Access::kChange) {
-    absl::StatusOr<std::unique_ptr<FolderClaim>> taken = FolderClaim::Take(folder);
+    absl::StatusOr<std::unique_ptr<DirectoryClaim>> taken = DirectoryClaim::Take(directory);
     if (!taken.ok()) return taken.status();
     claim = *std::move(taken);
   }
-  absl::StatusOr<ChainManifest> manifest = ReadChainManifest(folder);
+  absl::StatusOr<ChainManifest> manifest = ReadChainManifest(directory);
   if (!manifest.ok()) return manifest.status();
-  auto chain =
-      std::make_unique<ChainInDirectory>(folder, *std::move(manifest), std::move(claim), options);
+  auto chain = std::make_unique<ChainInDirectory>(directory, *std::move(manifest), std::move(claim),
+                                                  options);
   // A killed process may have renamed the manifest without syncing its name. Sync before removing
   // files that the previous manifest needs: a power loss could bring that manifest back.
   if (access == ChangeChain::Access::kChange && chain->IsSynced()) chain->Sweep();

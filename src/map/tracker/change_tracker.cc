@@ -147,9 +147,9 @@ absl::StatusOr<std::unique_ptr<ChangeTracker>> ChangeTracker::Create(
 }
 
 absl::StatusOr<std::unique_ptr<ChangeTracker>> TrackerAccess::CreateIn(
-    const TrackerOptions& options, const Folder* folder) {
+    const TrackerOptions& options, const Directory* directory) {
   absl::StatusOr<std::unique_ptr<ChangeTracker::Core>> core =
-      ChangeTracker::Core::Make(options, folder);
+      ChangeTracker::Core::Make(options, directory);
   if (!core.ok()) return core.status();
   if ((*core)->files() != nullptr) {
     absl::StatusOr<bool> used = (*core)->files()->IsUsed();
@@ -169,12 +169,12 @@ absl::StatusOr<std::unique_ptr<ChangeTracker>> ChangeTracker::Recover(
 }
 
 absl::StatusOr<std::unique_ptr<ChangeTracker>> TrackerAccess::RecoverIn(
-    const TrackerOptions& options, const Folder* folder) {
+    const TrackerOptions& options, const Directory* directory) {
   if (options.directory.empty()) {
     return absl::InvalidArgumentError("a tracker without a directory can't be recovered");
   }
   absl::StatusOr<std::unique_ptr<ChangeTracker::Core>> core =
-      ChangeTracker::Core::Make(options, folder);
+      ChangeTracker::Core::Make(options, directory);
   if (!core.ok()) return core.status();
   absl::StatusOr<TrackerFiles::Contents> found =
       (*core)->files()->Read(options.volume, options.geometry);

@@ -11,11 +11,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/checksum.h"
 #include "base/descriptor.h"
 #include "base/directory.h"
 #include "base/file_io.h"
-#include "base/utf8.h"
+#include "base/manifest_bytes.h"
+#include "base/text.h"
 #include "map/container.h"
 
 namespace cbt {
@@ -75,19 +75,19 @@ std::vector<uint8_t> EncodeHeader(const RegionLogHeader& header) {
 
 }  // namespace
 
-RegionLog::RegionLog(const Folder& folder, std::string name, OwnedDescriptor file, uint64_t number,
-                     uint64_t seed, uint64_t regions)
-    : folder_(folder),
+RegionLog::RegionLog(const Directory& directory, std::string name, OwnedDescriptor file,
+                     uint64_t number, uint64_t seed, uint64_t regions)
+    : directory_(directory),
       name_(std::move(name)),
       file_(std::move(file)),
-      shown_(folder_.Shown(name_)),
+      shown_(directory_.Shown(name_)),
       number_(number),
       seed_(seed),
       no_memory_(absl::ResourceExhaustedError(
           absl::StrCat(shown_, ": out of memory while writing to it"))),
       logged_(regions) {}
 
-absl::StatusOr<std::shared_ptr<RegionLog>> RegionLog::Create(const Folder& folder,
+absl::StatusOr<std::shared_ptr<RegionLog>> RegionLog::Create(const Directory& directory,
                                                              const std::string& file,
                                                              const RegionLogHeader& header) {
   const std::vector<uint8_t> front = EncodeHeader(header);
@@ -99,20 +99,21 @@ absl::StatusOr<std::shared_ptr<RegionLog>> RegionLog::Create(const Folder& folde
     StoreRecord(places.data() + place * kRecordBytes, seed, place, kEmpty);
   }
   const std::span<const uint8_t> parts[] = {front, places};
-  if (absl::Status status = folder.Write(file, parts, true); !status.ok()) return status;
-  absl::StatusOr<OwnedDescriptor> opened = folder.OpenFile(file, O_WRONLY);
+  if (absl::Status status = directory.Write(file, parts, true); !status.ok()) return status;
+  absl::StatusOr<OwnedDescriptor> opened = directory.OpenFile(file, O_WRONLY);
   if (!opened.ok()) return opened.status();
   return std::shared_ptr<RegionLog>(
-      new RegionLog(folder, file, *std::move(opened), header.number, seed, header.regions()));
+      new RegionLog(directory, file, *std::move(opened), header.number, seed, header.regions()));
 }
 
-absl::StatusOr<RegionLog::Contents> RegionLog::Read(const Folder& folder, const std::string& file) {
+absl::StatusOr<RegionLog::Contents> RegionLog::Read(const Directory& directory,
+                                                    const std::string& file) {
   absl::StatusOr<std::vector<uint8_t>> read =
-      folder.Read(file, kHeaderBytes + kMostRegions * kRecordBytes);
+      directory.Read(file, kHeaderBytes + kMaxRegions * kRecordBytes);
   if (!read.ok()) return read.status();
   const std::span<const uint8_t> bytes = *read;
   const auto damaged = [&](size_t at, const char* why) {
-    return absl::DataLossError(absl::StrCat(folder.Shown(file), ": offset ", at, ": ", why));
+    return absl::DataLossError(absl::StrCat(directory.Shown(file), ": offset ", at, ": ", why));
   };
   if (bytes.size() < kHeaderBytes) return damaged(bytes.size(), "truncated header");
   if (!std::equal(kLogMagic.begin(), kLogMagic.end(), bytes.begin())) {
@@ -120,7 +121,7 @@ absl::StatusOr<RegionLog::Contents> RegionLog::Read(const Folder& folder, const 
   }
   if (const uint16_t major = LoadU16(bytes.data() + 8); major != kLogMajor) {
     return absl::UnimplementedError(
-        absl::StrCat(folder.Shown(file), ": has version ", major,
+        absl::StrCat(directory.Shown(file), ": has version ", major,
                      " of the region-log format; this program reads version ", kLogMajor));
   }
   const uint64_t seed = LoadU64(bytes.data() + kChecksumAt);
@@ -145,7 +146,7 @@ absl::StatusOr<RegionLog::Contents> RegionLog::Read(const Folder& folder, const 
     at += 2 + size;
   }
   absl::Status geometry = CheckGeometry(header.geometry);
-  if (!geometry.ok() || header.region_bytes == 0 || header.regions() > kMostRegions) {
+  if (!geometry.ok() || header.region_bytes == 0 || header.regions() > kMaxRegions) {
     return damaged(kFieldsAt, "the geometry is out of range");
   }
 
@@ -240,7 +241,7 @@ absl::Status RegionLog::Write(const std::vector<uint64_t>& regions) {
 
 // No later process finds the records of a file that has lost its name.
 absl::Status RegionLog::CheckName() const {
-  const absl::StatusOr<bool> same = folder_.IsNamed(name_, file_.number());
+  const absl::StatusOr<bool> same = directory_.IsNamed(name_, file_.number());
   if (!same.ok()) return same.status();
   if (*same) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(

@@ -21,7 +21,7 @@
 namespace cbt {
 
 // The most regions that a volume may have; a log takes 16 bytes for each.
-inline constexpr uint64_t kMostRegions = uint64_t{1} << 24;
+inline constexpr uint64_t kMaxRegions = uint64_t{1} << 24;
 
 // The header of a log.
 struct RegionLogHeader {
@@ -40,9 +40,9 @@ struct RegionLogHeader {
 // lost part is detected. Regions are added one after the other, each once.
 class RegionLog {
  public:
-  // Creates `file` in `folder` and syncs it to disk. Errors: file errors.
-  // Requires: header.regions() <= kMostRegions.
-  static absl::StatusOr<std::shared_ptr<RegionLog>> Create(const Folder& folder,
+  // Creates `file` in `directory` and syncs it to disk. Errors: file errors.
+  // Requires: header.regions() <= kMaxRegions.
+  static absl::StatusOr<std::shared_ptr<RegionLog>> Create(const Directory& directory,
                                                            const std::string& file,
                                                            const RegionLogHeader& header);
 
@@ -55,7 +55,7 @@ class RegionLog {
     std::vector<uint64_t> regions;
   };
   // Errors: file errors; DATA_LOSS if the header is damaged, UNIMPLEMENTED for another version.
-  static absl::StatusOr<Contents> Read(const Folder& folder, const std::string& file);
+  static absl::StatusOr<Contents> Read(const Directory& directory, const std::string& file);
 
   // The manifest's entry for this file.
   ManifestFile file() const noexcept { return {number_, seed_}; }
@@ -71,13 +71,13 @@ class RegionLog {
   absl::Status Add(uint64_t first, uint64_t last);
 
  private:
-  RegionLog(const Folder& folder, std::string name, OwnedDescriptor file, uint64_t number,
+  RegionLog(const Directory& directory, std::string name, OwnedDescriptor file, uint64_t number,
             uint64_t seed, uint64_t regions);
   absl::Status CheckName() const;
   bool HasAll(uint64_t first, uint64_t last) const noexcept;
   absl::Status Write(const std::vector<uint64_t>& regions);
 
-  const Folder folder_;
+  const Directory directory_;
   const std::string name_;
   const OwnedDescriptor file_;
   const std::string shown_;  // the path, for messages

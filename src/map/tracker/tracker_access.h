@@ -1,4 +1,5 @@
-// Trackers in folders that are open already: whatever a path names meanwhile, it is the same one.
+// Trackers in directories that are open already: whatever a path names meanwhile, it is the same
+// one.
 #ifndef CBT_MAP_TRACKER_TRACKER_ACCESS_H_
 #define CBT_MAP_TRACKER_TRACKER_ACCESS_H_
 
@@ -10,27 +11,27 @@
 
 namespace cbt {
 
-// As the functions of ChangeTracker, in `folder`, in place of options.directory.
+// As the functions of ChangeTracker, in `directory`, in place of options.directory.
 class TrackerAccess {
  public:
   static absl::StatusOr<std::unique_ptr<ChangeTracker>> Create(TrackerOptions options,
-                                                               const Folder& folder) {
-    options.directory = folder.shown();
-    return CreateIn(options, &folder);
+                                                               const Directory& directory) {
+    options.directory = directory.shown();
+    return CreateIn(options, &directory);
   }
   static absl::StatusOr<std::unique_ptr<ChangeTracker>> Recover(TrackerOptions options,
-                                                                const Folder& folder) {
-    options.directory = folder.shown();
-    return RecoverIn(options, &folder);
+                                                                const Directory& directory) {
+    options.directory = directory.shown();
+    return RecoverIn(options, &directory);
   }
 
  private:
   friend class ChangeTracker;
-  // `folder`: null for that of the options.
+  // `directory`: null for that of the options.
   static absl::StatusOr<std::unique_ptr<ChangeTracker>> CreateIn(const TrackerOptions& options,
-                                                                 const Folder* folder);
+                                                                 const Directory* directory);
   static absl::StatusOr<std::unique_ptr<ChangeTracker>> RecoverIn(const TrackerOptions& options,
-                                                                  const Folder* folder);
+                                                                  const Directory* directory);
 };
 
 }  // namespace cbt

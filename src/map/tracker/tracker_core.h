@@ -48,9 +48,9 @@ class ChangeTracker::Core {
     }
   }
 
-  // `folder`: in place of options.directory; null: that.
+  // `directory`: in place of options.directory; null: that.
   static absl::StatusOr<std::unique_ptr<Core>> Make(const TrackerOptions& options,
-                                                    const Folder* folder);
+                                                    const Directory* directory);
 
   absl::Status Begin();
   absl::Status Restore(TrackerFiles::Contents found);
@@ -81,8 +81,8 @@ class ChangeTracker::Core {
   absl::Status Close();
 
   TrackerFiles* files() const noexcept { return files_.get(); }
-  // False in a forked child, which must change neither the storage nor the tracker's folder. Check
-  // before taking any lock: another thread may have held it during fork().
+  // False in a forked child, which must change neither the storage nor the tracker's directory.
+  // Check before taking any lock: another thread may have held it during fork().
   bool IsOurs() const noexcept { return process_.IsOurs(); }
 
  private:

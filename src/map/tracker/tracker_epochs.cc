@@ -54,7 +54,7 @@ absl::Status ChangeTracker::Core::CheckBothOpen() const {
 }
 
 absl::StatusOr<std::unique_ptr<ChangeTracker::Core>> ChangeTracker::Core::Make(
-    const TrackerOptions& options, const Folder* folder) {
+    const TrackerOptions& options, const Directory* directory) {
   const VolumeGeometry& geometry = options.geometry;
   absl::Status status = CheckGeometry(geometry);
   if (!status.ok()) return status;
@@ -66,14 +66,15 @@ absl::StatusOr<std::unique_ptr<ChangeTracker::Core>> ChangeTracker::Core::Make(
                                                    geometry.granularity));
   }
   if (!options.directory.empty() &&
-      BlockCount(geometry.capacity, options.region_bytes) > kMostRegions) {
+      BlockCount(geometry.capacity, options.region_bytes) > kMaxRegions) {
     return absl::InvalidArgumentError(
-        absl::StrCat("more than ", kMostRegions, " regions: region_bytes is too small"));
+        absl::StrCat("more than ", kMaxRegions, " regions: region_bytes is too small"));
   }
   std::unique_ptr<TrackerFiles> files;
   if (!options.directory.empty()) {
     absl::StatusOr<std::unique_ptr<TrackerFiles>> opened =
-        folder != nullptr ? TrackerFiles::Open(*folder) : TrackerFiles::Open(options.directory);
+        directory != nullptr ? TrackerFiles::Open(*directory)
+                             : TrackerFiles::Open(options.directory);
     if (!opened.ok()) return opened.status();
     files = *std::move(opened);
   }

@@ -7,8 +7,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/file_io.h"
+#include "base/text.h"
 #include "map/map_file.h"
 
 namespace cbt {
@@ -23,7 +23,7 @@ constexpr char kLogExtension[] = ".log";
 constexpr char kFirstVersionPrefix[] = "epoch-";
 
 // A manifest has two epochs, three names and a log for each failed checkpoint.
-constexpr uint64_t kMostManifestBytes = uint64_t{1} << 24;
+constexpr uint64_t kMaxManifestBytes = uint64_t{1} << 24;
 
 std::string MapName(uint64_t number) { return absl::StrCat(kMapPrefix, number, kMapExtension); }
 std::string LogName(uint64_t number) { return absl::StrCat(kLogPrefix, number, kLogExtension); }
@@ -53,26 +53,26 @@ std::set<std::string> NamedBy(const TrackerManifest& manifest) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TrackerFiles>> TrackerFiles::Open(const std::string& directory) {
-  if (absl::Status status = MakeFolder(directory, true); !status.ok()) return status;
-  const absl::StatusOr<Folder> folder = Folder::Open(directory);
-  if (!folder.ok()) return folder.status();
-  return Open(*folder);
+absl::StatusOr<std::unique_ptr<TrackerFiles>> TrackerFiles::Open(const std::string& path) {
+  if (absl::Status status = MakeDirectory(path, true); !status.ok()) return status;
+  const absl::StatusOr<Directory> directory = Directory::Open(path);
+  if (!directory.ok()) return directory.status();
+  return Open(*directory);
 }
 
-absl::StatusOr<std::unique_ptr<TrackerFiles>> TrackerFiles::Open(const Folder& folder) {
-  absl::StatusOr<std::unique_ptr<FolderClaim>> claim = FolderClaim::Take(folder);
+absl::StatusOr<std::unique_ptr<TrackerFiles>> TrackerFiles::Open(const Directory& directory) {
+  absl::StatusOr<std::unique_ptr<DirectoryClaim>> claim = DirectoryClaim::Take(directory);
   if (!claim.ok()) return claim.status();
   return std::unique_ptr<TrackerFiles>(new TrackerFiles(*std::move(claim)));
 }
 
-TrackerFiles::TrackerFiles(std::unique_ptr<FolderClaim> claim)
+TrackerFiles::TrackerFiles(std::unique_ptr<DirectoryClaim> claim)
     : claim_(std::move(claim)),
-      no_memory_(absl::ResourceExhaustedError(absl::StrCat(claim_->folder().Shown(kManifestName),
+      no_memory_(absl::ResourceExhaustedError(absl::StrCat(claim_->directory().Shown(kManifestName),
                                                            ": out of memory while writing it"))) {}
 
 absl::StatusOr<bool> TrackerFiles::IsUsed() const {
-  const absl::StatusOr<std::vector<std::string>> names = folder().List();
+  const absl::StatusOr<std::vector<std::string>> names = directory().List();
   if (!names.ok()) return names.status();
   const auto is_tracker = [](const std::string& name) {
     return name == kManifestName || IsMapOrLog(name) || absl::StartsWith(name, kFirstVersionPrefix);
@@ -80,14 +80,14 @@ absl::StatusOr<bool> TrackerFiles::IsUsed() const {
   const auto used = std::count_if(names->begin(), names->end(), is_tracker);
   const std::string first = LogName(1);
   if (used != 1 || std::find(names->begin(), names->end(), first) == names->end()) return used > 0;
-  const absl::StatusOr<RegionLog::Contents> log = RegionLog::Read(folder(), first);
+  const absl::StatusOr<RegionLog::Contents> log = RegionLog::Read(directory(), first);
   return !log.ok() || !log->sound || !log->regions.empty();
 }
 
 // A read error may go away; a file that is missing or wrong is lost.
 absl::Status TrackerFiles::Lost(const std::string& file, const absl::Status& why) const {
   if (absl::IsNotFound(why)) {
-    return absl::DataLossError(absl::StrCat(folder().Shown(file), ": is missing"));
+    return absl::DataLossError(absl::StrCat(directory().Shown(file), ": is missing"));
   }
   if (absl::IsInvalidArgument(why)) return absl::DataLossError(why.message());
   return why;
@@ -96,9 +96,9 @@ absl::Status TrackerFiles::Lost(const std::string& file, const absl::Status& why
 absl::StatusOr<ChangeMap> TrackerFiles::ReadMap(const ManifestFile& file) const {
   if (file.number == 0) return ChangeMap::Empty(manifest_.geometry);
   const std::string name = MapName(file.number);
-  const absl::StatusOr<std::vector<uint8_t>> bytes = folder().Read(name, kMostMapFileBytes);
+  const absl::StatusOr<std::vector<uint8_t>> bytes = directory().Read(name, kMaxMapFileBytes);
   if (!bytes.ok()) return Lost(name, bytes.status());
-  const std::string shown = folder().Shown(name);
+  const std::string shown = directory().Shown(name);
   const absl::StatusOr<MapFileParts> parts = ParseMapFile(*bytes, shown);
   if (!parts.ok()) return Lost(name, parts.status());
   if (parts->header.checksum != file.checksum || parts->header.geometry != manifest_.geometry) {
@@ -118,7 +118,7 @@ absl::StatusOr<TrackerFiles::Epoch> TrackerFiles::ReadEpoch(const TrackedEpoch& 
   if (!builder.ok()) return builder.status();
   for (const ManifestFile& file : files.logs) {
     const std::string name = LogName(file.number);
-    const absl::StatusOr<RegionLog::Contents> log = RegionLog::Read(folder(), name);
+    const absl::StatusOr<RegionLog::Contents> log = RegionLog::Read(directory(), name);
     if (!log.ok()) return Lost(name, log.status());
     const RegionLogHeader& header = log->header;
     if (log->checksum != file.checksum || header.tracker != manifest_.id ||
@@ -126,7 +126,7 @@ absl::StatusOr<TrackerFiles::Epoch> TrackerFiles::ReadEpoch(const TrackedEpoch& 
         header.epoch != files.number || header.base != files.base ||
         header.volume != manifest_.volume) {
       return absl::DataLossError(
-          absl::StrCat(folder().Shown(name), ": is not the log that the manifest names"));
+          absl::StrCat(directory().Shown(name), ": is not the log that the manifest names"));
     }
     // An unsound log proves nothing: everything may be dirty.
     if (!log->sound) {
@@ -149,26 +149,27 @@ absl::StatusOr<TrackerFiles::Contents> TrackerFiles::Read(const std::string& vol
                                                           const VolumeGeometry& geometry) {
   // A killed process may have left names that are not on disk yet. New files depend on them, so
   // sync them first.
-  if (absl::Status status = folder().Sync(); !status.ok()) return status;
+  if (absl::Status status = directory().Sync(); !status.ok()) return status;
   const absl::StatusOr<std::vector<uint8_t>> bytes =
-      folder().Read(kManifestName, kMostManifestBytes);
+      directory().Read(kManifestName, kMaxManifestBytes);
   if (absl::IsNotFound(bytes.status())) {
     const absl::StatusOr<bool> used = IsUsed();
     if (!used.ok()) return used.status();
     if (!*used)
-      return absl::NotFoundError(absl::StrCat(folder().shown(), ": no tracker in this directory"));
+      return absl::NotFoundError(
+          absl::StrCat(directory().shown(), ": no tracker in this directory"));
     return absl::DataLossError(absl::StrCat(
-        folder().shown(), ": contains the files of a tracker but no manifest (", kManifestName,
+        directory().shown(), ": contains the files of a tracker but no manifest (", kManifestName,
         "), so its changes are unknown: remove them, create a new tracker and take a full "
         "backup"));
   }
   if (!bytes.ok()) return bytes.status();
   absl::StatusOr<TrackerManifest> manifest =
-      DecodeTrackerManifest(*bytes, folder().Shown(kManifestName));
+      DecodeTrackerManifest(*bytes, directory().Shown(kManifestName));
   if (!manifest.ok()) return Lost(kManifestName, manifest.status());
   if (manifest->geometry != geometry || manifest->volume != volume) {
     return absl::FailedPreconditionError(absl::StrCat(
-        folder().shown(), ": belongs to another volume, or has another size or granularity"));
+        directory().shown(), ": belongs to another volume, or has another size or granularity"));
   }
   manifest_ = *std::move(manifest);
   next_file_ = manifest_.next_file;
@@ -186,7 +187,7 @@ absl::StatusOr<TrackerFiles::Contents> TrackerFiles::Read(const std::string& vol
     if (!late.ok()) return late.status();
     contents.late = *std::move(late);
   }
-  const absl::StatusOr<std::vector<std::string>> names = folder().List();
+  const absl::StatusOr<std::vector<std::string>> names = directory().List();
   if (!names.ok()) return names.status();
   for (const std::string& name : *names) {
     if (IsMapOrLog(name) || IsPartial(name)) present_.insert(name);
@@ -200,7 +201,7 @@ absl::StatusOr<std::shared_ptr<RegionLog>> TrackerFiles::CreateLog(RegionLogHead
   header.number = next_file_++;
   const std::string name = LogName(header.number);
   present_.insert(name);
-  return RegionLog::Create(folder(), name, header);
+  return RegionLog::Create(directory(), name, header);
 }
 
 absl::StatusOr<ManifestFile> TrackerFiles::WriteMap(const ChangeMap& map) {
@@ -208,7 +209,7 @@ absl::StatusOr<ManifestFile> TrackerFiles::WriteMap(const ChangeMap& map) {
   const uint64_t number = next_file_++;
   const std::string name = MapName(number);
   present_.insert(name);
-  const absl::StatusOr<ChangeMapHeader> header = WriteMapIn(folder(), name, map, true);
+  const absl::StatusOr<ChangeMapHeader> header = WriteMapIn(directory(), name, map, true);
   if (!header.ok()) return header.status();
   return ManifestFile{number, header->checksum};
 }
@@ -224,11 +225,11 @@ absl::Status TrackerFiles::Commit(TrackerManifest next) {
   const bool was_unsure = std::exchange(unsure_, true);
   absl::Status status = no_memory_;
   try {
-    status = folder().Write(kManifestName, parts, true);
+    status = directory().Write(kManifestName, parts, true);
     if (!status.ok()) {
       // If the new manifest is already in place, only the sync failed.
       const absl::StatusOr<std::vector<uint8_t>> there =
-          folder().Read(kManifestName, kMostManifestBytes);
+          directory().Read(kManifestName, kMaxManifestBytes);
       if (!was_unsure && there.ok() && *there == before) unsure_ = false;
     }
   } catch (const std::bad_alloc&) {
@@ -242,14 +243,14 @@ absl::Status TrackerFiles::Commit(TrackerManifest next) {
 }
 
 void TrackerFiles::RemoveAll() noexcept {
-  folder().Remove(kManifestName);
+  directory().Remove(kManifestName);
   RemoveAllBut({});
 }
 
 // Files that can't be removed are retried after the next commit.
 void TrackerFiles::RemoveAllBut(const std::set<std::string>& named) noexcept {
   std::erase_if(present_, [&](const std::string& name) {
-    return !named.contains(name) && folder().Remove(name.c_str());
+    return !named.contains(name) && directory().Remove(name.c_str());
   });
 }
 

@@ -1,4 +1,4 @@
-// The folder of a tracker, see docs/reference/format.md:
+// The directory of a tracker, see docs/reference/format.md:
 //
 //   TRACKER         the manifest, see tracker_manifest.h
 //   changes-N.cbm   the changes of an epoch up to some moment
@@ -22,19 +22,19 @@
 
 namespace cbt {
 
-// Not thread-safe, except for folder().
+// Not thread-safe, except for directory().
 class TrackerFiles {
  public:
   // Claims the directory for this process, and creates it if missing.
   // Errors: UNAVAILABLE if another process has it; file errors.
-  static absl::StatusOr<std::unique_ptr<TrackerFiles>> Open(const std::string& directory);
-  static absl::StatusOr<std::unique_ptr<TrackerFiles>> Open(const Folder& folder);
+  static absl::StatusOr<std::unique_ptr<TrackerFiles>> Open(const std::string& path);
+  static absl::StatusOr<std::unique_ptr<TrackerFiles>> Open(const Directory& directory);
 
-  // True if the folder has any file of a tracker, also of an earlier format. A single empty first
-  // log doesn't count: an interrupted Create() leaves it.
+  // True if the directory has any file of a tracker, also of an earlier format. A single empty
+  // first log doesn't count: an interrupted Create() leaves it.
   absl::StatusOr<bool> IsUsed() const;
 
-  // An epoch as stored in the folder: the union of its map and logs.
+  // An epoch as stored in the directory: the union of its map and logs.
   struct Epoch {
     TrackedEpoch files;
     ChangeMap map;
@@ -73,18 +73,18 @@ class TrackerFiles {
   // True if a Commit() failed and its manifest may or may not be on disk.
   bool IsUnsure() const noexcept { return unsure_; }
 
-  // OK while no other process can have claimed the folder, see FolderClaim::Check().
+  // OK while no other process can have claimed the directory, see DirectoryClaim::Check().
   absl::Status CheckClaim() const { return claim_->Check(); }
 
  private:
-  explicit TrackerFiles(std::unique_ptr<FolderClaim> claim);
-  const Folder& folder() const noexcept { return claim_->folder(); }
+  explicit TrackerFiles(std::unique_ptr<DirectoryClaim> claim);
+  const Directory& directory() const noexcept { return claim_->directory(); }
   absl::StatusOr<ChangeMap> ReadMap(const ManifestFile& file) const;
   absl::StatusOr<Epoch> ReadEpoch(const TrackedEpoch& files) const;
   absl::Status Lost(const std::string& file, const absl::Status& why) const;
   void RemoveAllBut(const std::set<std::string>& named) noexcept;
 
-  const std::unique_ptr<FolderClaim> claim_;
+  const std::unique_ptr<DirectoryClaim> claim_;
   const absl::Status no_memory_;  // created while memory was available
   TrackerManifest manifest_;
   bool unsure_ = false;

@@ -1,4 +1,4 @@
-// The manifest of a tracker: the file TRACKER in its folder, see docs/reference/format.md.
+// The manifest of a tracker: the file TRACKER in its directory, see docs/reference/format.md.
 //
 // Each change replaces it as a whole. It names every file that counts, by number and checksum. A
 // named file that is missing or different is a loss; other files don't count. So nothing is

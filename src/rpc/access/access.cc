@@ -81,29 +81,29 @@ class FileAccess final : public TokenAccess {
   WatchedFile<Grants> file_;
 };
 
-class FolderResolver final : public SnapshotResolver {
+class DirectoryResolver final : public SnapshotResolver {
  public:
   void Resolve(const SnapshotQuery& query, Done<ResolvedSnapshots> done) override {
-    const std::string folder = query.name_space + "/";
+    const std::string directory = query.name_space + "/";
     ResolvedSnapshots snapshots;
-    snapshots.target_handle = folder + query.target;
+    snapshots.target_handle = directory + query.target;
     if (query.base.has_value()) {
-      snapshots.base_handle = query.base_is_handle ? *query.base : folder + *query.base;
+      snapshots.base_handle = query.base_is_handle ? *query.base : directory + *query.base;
     }
-    if (query.name_space.find('/') != std::string::npos || LeavesFolder(query.name_space) ||
-        LeavesFolder(snapshots.target_handle)) {
+    if (query.name_space.find('/') != std::string::npos || LeavesDirectory(query.name_space) ||
+        LeavesDirectory(snapshots.target_handle)) {
       return done(absl::NotFoundError("the snapshot was not found"));
     }
-    if (query.base.has_value() &&
-        (!snapshots.base_handle->starts_with(folder) || LeavesFolder(*snapshots.base_handle))) {
+    if (query.base.has_value() && (!snapshots.base_handle->starts_with(directory) ||
+                                   LeavesDirectory(*snapshots.base_handle))) {
       return done(absl::NotFoundError("the base snapshot was not found"));
     }
     done(std::move(snapshots));
   }
 
  private:
-  // "a/../b" would name another namespace's folder.
-  static bool LeavesFolder(std::string_view path) {
+  // "a/../b" would name another namespace's directory.
+  static bool LeavesDirectory(std::string_view path) {
     for (const std::string& part : Words(path, "/")) {
       if (part == "." || part == "..") return true;
     }
@@ -234,8 +234,8 @@ absl::StatusOr<std::unique_ptr<TokenAccess>> MakeTokenFileAccess(const std::stri
   return Checked<TokenAccess, FileAccess>(path);
 }
 
-std::unique_ptr<SnapshotResolver> MakeFolderResolver() {
-  return std::make_unique<FolderResolver>();
+std::unique_ptr<SnapshotResolver> MakeDirectoryResolver() {
+  return std::make_unique<DirectoryResolver>();
 }
 
 absl::StatusOr<std::unique_ptr<SnapshotResolver>> MakeFileResolver(const std::string& path) {

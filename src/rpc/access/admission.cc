@@ -39,7 +39,7 @@ absl::Status DenyKnown(const absl::Status& reason, bool reports_denied) {
 
 // Converts an error of a resolver or secret provider for the client: codes that a plugin would
 // send.
-absl::Status PassOn(const absl::Status& reason) {
+absl::Status ClientError(const absl::Status& reason) {
   switch (reason.code()) {
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kInvalidArgument:
@@ -190,7 +190,7 @@ class Ticket : public std::enable_shared_from_this<Ticket> {
               .target = request_.target_snapshot_id};
     Ask<absl::StatusOr<ResolvedSnapshots>>(
         [self = shared_from_this()](absl::StatusOr<ResolvedSnapshots> snapshots) {
-          if (!snapshots.ok()) return self->done_(PassOn(snapshots.status()));
+          if (!snapshots.ok()) return self->done_(ClientError(snapshots.status()));
           // If a resolver omits the base, the delta would become another request.
           if (snapshots->target_handle.empty() ||
               snapshots->base_handle.has_value() != self->query_.base.has_value()) {

@@ -8,7 +8,6 @@
 #include <string>
 
 #include "cbt/rpc/access.h"
-#include "cbt/rpc/session_store.h"
 #include "cbt/secrets.h"
 #include "rpc/contract/contract.h"
 

@@ -1,5 +1,3 @@
-#include "cbt/rpc/session_store.h"
-
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
 #include <openssl/sha.h>
@@ -21,6 +19,7 @@
 #include "base/lines.h"
 #include "base/watched_file.h"
 #include "base/wipe.h"
+#include "cbt/rpc/access.h"
 
 namespace cbt::rpc {
 namespace {

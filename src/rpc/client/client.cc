@@ -10,16 +10,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/wire/checker.h"
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "rpc/client/connect.h"
 #include "rpc/client/inbound_stream.h"
 #include "rpc/client/remote_cursor.h"
-#include "rpc/client/retry_window.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/contract.h"
-#include "rpc/contract/source_version.h"
+#include "rpc/contract/resumption.h"
 
 namespace cbt::rpc {
 namespace {
@@ -29,7 +28,7 @@ using std::chrono::system_clock;
 
 // For what time seldom mends, before the first message: long enough for a name that is just being
 // published, or a certificate that is just being replaced.
-constexpr milliseconds kLittleHope{5000};
+constexpr milliseconds kPermanentErrorRetry{5000};
 
 // The request, and how to open a stream for it at an offset.
 class Caller {
@@ -550,7 +549,7 @@ absl::StatusOr<std::unique_ptr<RemoteCursor>> OpenRemoteCursor(const ListRequest
   }
   Caller caller(request.Copy(), std::move(connect));
   RetryWindow window(open_for);
-  RetryWindow short_window(std::min(open_for, kLittleHope));
+  RetryWindow short_window(std::min(open_for, kPermanentErrorRetry));
   for (;;) {
     const absl::StatusOr<std::shared_ptr<Channel>> channel = caller.Connect();
     absl::StatusOr<Opened> opened =
@@ -564,7 +563,7 @@ absl::StatusOr<std::unique_ptr<RemoteCursor>> OpenRemoteCursor(const ListRequest
       return cursor;
     }
     if (!absl::IsUnavailable(opened.status())) return opened.status();
-    const bool hope = !channel.ok() || (*channel)->WaitingMayHelp();
+    const bool hope = !channel.ok() || (*channel)->IsTransient();
     if (hope) short_window.NoteProgress();
     absl::Status waited =
         caller.WaitToRetry(hope ? window : short_window, request.starting_offset, opened.status());

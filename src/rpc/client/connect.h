@@ -1,13 +1,17 @@
-// Channels to servers.
+// Channels to servers, and when a client tries again or gives up.
 #ifndef CBT_RPC_CLIENT_CONNECT_H_
 #define CBT_RPC_CLIENT_CONNECT_H_
 
+#include <chrono>
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <random>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "cbt/rpc/options.h"
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "net/loop_threads.h"
 #include "rpc/transport/client_call.h"
 
@@ -36,6 +40,30 @@ absl::StatusOr<std::shared_ptr<Channel>> ConnectForGood(const net::Address& addr
 absl::StatusOr<std::vector<std::shared_ptr<Channel>>> ConnectInLoops(const net::Address& address,
                                                                      const ClientTlsOptions& tls,
                                                                      net::LoopThreads& loops);
+
+// The waits between attempts. The first failure opens a window of time; attempts follow each other
+// until it is used up, the last one at its very end. Progress closes the window. Waits double from
+// 0.1 s to 5 s; each is shortened by a random part of at most half, so that clients of a server
+// that restarts do not come back all at once. Belongs to one thread at a time.
+class RetryWindow {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // `length` <= 0: no attempt but the first.
+  explicit RetryWindow(std::chrono::milliseconds length);
+
+  // Something arrived that had not arrived before.
+  void NoteProgress() noexcept { began_.reset(); }
+
+  // An attempt failed at `now`: the time to wait before the next one; empty if it was the last.
+  std::optional<std::chrono::milliseconds> NextWait(Clock::time_point now);
+
+ private:
+  const std::chrono::milliseconds length_;
+  std::optional<Clock::time_point> began_;  // of the first failure since the last progress
+  std::chrono::milliseconds backoff_{0};
+  std::minstd_rand random_;
+};
 
 }  // namespace cbt::rpc
 

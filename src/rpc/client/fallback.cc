@@ -1,8 +1,7 @@
-#include "cbt/rpc/fallback.h"
-
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "cbt/list_cursor.h"
+#include "base/text.h"
+#include "cbt/memory.h"
+#include "cbt/rpc/client.h"
 
 namespace cbt::rpc {
 

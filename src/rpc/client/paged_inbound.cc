@@ -4,11 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "rpc/client/unary_call.h"
 #include "rpc/contract/metadata.h"
-#include "rpc/contract/source_version.h"
-#include "rpc/contract/starting_offset.h"
+#include "rpc/contract/resumption.h"
 #include "rpc/transport/flat_message.h"
 #include "wire/proto_reader.h"
 

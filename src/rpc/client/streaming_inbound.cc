@@ -5,10 +5,10 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "rpc/client/paged_inbound.h"
 #include "rpc/contract/completeness.h"
-#include "rpc/contract/source_version.h"
+#include "rpc/contract/resumption.h"
 
 namespace cbt::rpc {
 namespace {

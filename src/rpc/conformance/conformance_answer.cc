@@ -3,7 +3,7 @@
 #include <chrono>
 #include <limits>
 
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "rpc/conformance/conformance_checker.h"
 #include "rpc/contract/completeness.h"
 #include "rpc/contract/identity.h"

@@ -133,12 +133,12 @@ ProbeAnswer ConformanceChecker::AskFrom(int64_t offset, int64_t max_results) con
 }
 
 absl::Status ConformanceChecker::CheckStillThere(bool failed) const {
-  constexpr std::chrono::milliseconds kMoment{50};
+  constexpr std::chrono::milliseconds kPause{50};
   constexpr int kTries = 20;  // a queue of connections may be full for a while
-  if (failed) std::this_thread::sleep_for(kMoment);
+  if (failed) std::this_thread::sleep_for(kPause);
   absl::Status status;
   for (int i = 0; i < kTries; ++i) {
-    if (i > 0) std::this_thread::sleep_for(kMoment);
+    if (i > 0) std::this_thread::sleep_for(kPause);
     status = WireClient::Connect(address_, options_.request.tls, {.timeout = options_.call_timeout})
                  .status();
     if (status.ok()) return status;

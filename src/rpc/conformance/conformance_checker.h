@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/rpc/conformance.h"
 #include "cbt/units.h"
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "rpc/conformance/probe.h"
 #include "rpc/conformance/wire_client.h"
 #include "rpc/contract/contract.h"

@@ -2,7 +2,7 @@
 // They check what gRPC's PROTOCOL-HTTP2.md and RFC 9113 decide, and no more.
 #include <algorithm>
 
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/units.h"
 #include "rpc/conformance/conformance_checker.h"
 #include "rpc/http2/protocol.h"

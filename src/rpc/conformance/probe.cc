@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/cord.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "rpc/client/paged_inbound.h"
 #include "rpc/client/unary_call.h"
 #include "rpc/contract/completeness.h"

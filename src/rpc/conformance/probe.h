@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "cbt/metadata_type.h"
+#include "cbt/extent.h"
 #include "cbt/wire/message.h"
 #include "rpc/contract/contract.h"
 #include "rpc/transport/client_call.h"

@@ -9,7 +9,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/units.h"
 #include "net/event_loop.h"
 #include "net/tls_context.h"
@@ -24,9 +24,9 @@ using net::SocketStream;
 using std::chrono::milliseconds;
 
 constexpr size_t kHeadBytes = 9;
-constexpr uint32_t kMostWindow = 0x7fffffff;
+constexpr uint32_t kMaxWindow = 0x7fffffff;
 constexpr uint32_t kFirstWindow = 65535;  // of a connection that has not been widened
-constexpr size_t kMostFrame = size_t{1} << 14;
+constexpr size_t kMaxFrame = size_t{1} << 14;
 
 std::string Number(uint32_t number, int bytes = 4) {
   std::string text;
@@ -129,7 +129,7 @@ absl::StatusOr<std::unique_ptr<WireClient>> WireClient::Connect(const net::Addre
                                Number(NGHTTP2_SETTINGS_ENABLE_PUSH, 2) + Number(0);
   client->Send(NGHTTP2_CLIENT_MAGIC);
   client->Frame(NGHTTP2_SETTINGS, 0, 0, settings);
-  client->OpenWindow(0, kMostWindow - kFirstWindow);
+  client->OpenWindow(0, kMaxWindow - kFirstWindow);
   return client;
 }
 
@@ -265,7 +265,7 @@ void WireClient::Headers(uint32_t stream, const WireFields& fields, bool end) {
   // Tokens may be long.
   bool first = true;
   for (std::string_view rest = block; first || !rest.empty(); first = false) {
-    const std::string_view part = rest.substr(0, kMostFrame);
+    const std::string_view part = rest.substr(0, kMaxFrame);
     rest.remove_prefix(part.size());
     const int flags = (rest.empty() ? NGHTTP2_FLAG_END_HEADERS : 0) |
                       (first && end ? NGHTTP2_FLAG_END_STREAM : 0);
@@ -276,7 +276,7 @@ void WireClient::Headers(uint32_t stream, const WireFields& fields, bool end) {
 
 void WireClient::Data(uint32_t stream, std::string_view bytes, bool end) {
   do {
-    const std::string_view part = bytes.substr(0, kMostFrame);
+    const std::string_view part = bytes.substr(0, kMaxFrame);
     bytes.remove_prefix(part.size());
     Frame(NGHTTP2_DATA, end && bytes.empty() ? NGHTTP2_FLAG_END_STREAM : 0, stream, part);
   } while (!bytes.empty());
@@ -332,7 +332,7 @@ bool WireClient::Ping() {
 bool WireClient::ReadFrame() {
   while (received_.size() < kHeadBytes ||
          received_.size() < kHeadBytes + NumberAt(received_, 0, 3)) {
-    if (received_.size() >= kHeadBytes && NumberAt(received_, 0, 3) > kMostFrame) {
+    if (received_.size() >= kHeadBytes && NumberAt(received_, 0, 3) > kMaxFrame) {
       Fail("the server sent a frame that is longer than SETTINGS_MAX_FRAME_SIZE");
       return false;
     }
@@ -341,7 +341,7 @@ bool WireClient::ReadFrame() {
   const size_t bytes = NumberAt(received_, 0, 3);
   const auto type = static_cast<uint8_t>(received_[3]);
   const auto flags = static_cast<uint8_t>(received_[4]);
-  const uint32_t stream = NumberAt(received_, 5) & kMostWindow;
+  const uint32_t stream = NumberAt(received_, 5) & kMaxWindow;
   std::string payload = received_.substr(kHeadBytes, bytes);
   received_.erase(0, kHeadBytes + bytes);
   if (frames_++ == 0) settings_came_first_ = type == NGHTTP2_SETTINGS && (flags & 1) == 0;
@@ -396,7 +396,7 @@ void WireClient::OnFrame(uint8_t type, uint8_t flags, uint32_t stream, std::stri
     case NGHTTP2_DATA:
       connection_window_ -= static_cast<int64_t>(bytes);
       if (connection_window_ < static_cast<int64_t>(kGiB)) {
-        OpenWindow(0, kMostWindow - static_cast<uint32_t>(connection_window_));
+        OpenWindow(0, kMaxWindow - static_cast<uint32_t>(connection_window_));
       }
       if (answer != nullptr) OnData(*answer, payload, bytes, end);
       return;

@@ -20,7 +20,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/rpc/options.h"
 #include "cbt/units.h"
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "net/socket_stream.h"
 
 namespace cbt::rpc {

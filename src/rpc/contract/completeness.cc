@@ -4,7 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 
 namespace cbt::rpc {
 namespace {

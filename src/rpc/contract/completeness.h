@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "cbt/metadata_type.h"
+#include "cbt/extent.h"
 #include "cbt/provider.h"
 #include "cbt/wire/digest.h"
 #include "rpc/contract/metadata.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "wire/proto_reader.h"
 #include "wire/proto_writer.h"
 

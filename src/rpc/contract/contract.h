@@ -14,8 +14,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cbt/metadata_type.h"
-#include "cbt/rpc/api.h"
+#include "cbt/extent.h"
+#include "cbt/rpc/options.h"
 #include "cbt/secrets.h"
 #include "cbt/wire/message.h"
 

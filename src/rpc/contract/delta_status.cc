@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/json_builder.h"
-#include "cbt/rpc/volume_snapshot_delta.h"
 
 namespace cbt::rpc {
 
@@ -25,8 +24,7 @@ void DeltaStatus::Add(uint64_t index, const std::optional<Token>& token) {
 }
 
 void DeltaStatus::Finish(bool more, uint64_t next, JsonBuilder& json) const {
-  const auto state =
-      more ? VolumeSnapshotDeltaState::kContinue : VolumeSnapshotDeltaState::kCompleted;
+  const DeltaState state = more ? DeltaState::kContinue : DeltaState::kCompleted;
   json.BeginObject().Field("state", static_cast<int>(state)).Field("limit", limit_);
   json.Field("offset", offset_).Field("continue", next).Key("changedBlockDeltas").BeginArray();
   if (!blocks_.empty()) json.Raw(blocks_);
@@ -34,7 +32,7 @@ void DeltaStatus::Finish(bool more, uint64_t next, JsonBuilder& json) const {
 }
 
 void DeltaStatus::Fail(const absl::Status& error, JsonBuilder& json) const {
-  json.BeginObject().Field("state", static_cast<int>(VolumeSnapshotDeltaState::kFailed));
+  json.BeginObject().Field("state", static_cast<int>(DeltaState::kFailed));
   json.Field("error", absl::StrCat(absl::StatusCodeToString(error.code()), ": ", error.message()));
   json.Field("limit", limit_).Field("offset", offset_).Field("continue", offset_);
   json.Key("changedBlockDeltas").BeginArray().EndArray().EndObject();

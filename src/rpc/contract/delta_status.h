@@ -1,4 +1,4 @@
-// The status of a VolumeSnapshotDelta, as the library and the aggregated API server write it.
+// The status of a VolumeSnapshotDelta, as `cbtctl list` and the aggregated API server write it.
 #ifndef CBT_RPC_CONTRACT_DELTA_STATUS_H_
 #define CBT_RPC_CONTRACT_DELTA_STATUS_H_
 
@@ -11,6 +11,13 @@
 #include "base/json_builder.h"
 
 namespace cbt::rpc {
+
+// What the numbers of `state` mean.
+enum class DeltaState : int {
+  kCompleted = 0,  // no more blocks
+  kContinue = 1,   // more blocks; `continue` is the block index at which the next page starts
+  kFailed = 2,     // `error` holds the reason
+};
 
 // One page, block by block: nothing is held but its text.
 class DeltaStatus {

@@ -80,7 +80,7 @@ class Call final : public Reactor,
   };
 
   // What the service has asked for while it opened the call.
-  struct Asked {
+  struct Deferred {
     bool read = false;
     std::optional<absl::Cord> write;
     std::optional<absl::Cord> last;  // WriteAndFinish()
@@ -90,7 +90,7 @@ class Call final : public Reactor,
   void Refuse(const absl::Status& status) noexcept;
   void Open(absl::Cord request);
   absl::StatusOr<CallHandler*> Opened(absl::Cord request) noexcept;
-  void CarryOut(Asked asked) noexcept;
+  void CarryOut(Deferred asked) noexcept;
   void Fail(absl::Status status) noexcept;
   bool Encode(const absl::Cord& message) noexcept;
   absl::Status Take(absl::Cord& message) noexcept;
@@ -99,7 +99,7 @@ class Call final : public Reactor,
 
   grpc::CallbackServerContext& context_;
   const Service::Method& method_;
-  OpenStreams& halves_;
+  StreamRegistry& halves_;
   std::shared_ptr<Call> self_;              // until OnDone()
   CallHandler* handler_ = nullptr;          // from kOpen on
   grpc::ByteBuffer incoming_;               // gRPC's while a read is outstanding
@@ -109,7 +109,7 @@ class Call final : public Reactor,
   std::mutex mutex_;
   State state_ = State::kWaiting;
   FairPlaces::Place place_;  // of a half request
-  Asked asked_;
+  Deferred deferred_;
   bool cancelled_ = false;
   bool done_ = false;  // the context is no longer valid
   bool writing_ = false;
@@ -177,7 +177,7 @@ void Call::Open(absl::Cord request) {
   }
   halves_.Remove(this);
   const absl::StatusOr<CallHandler*> handler = Opened(std::move(request));
-  Asked asked;
+  Deferred asked;
   bool cancelled = false;
   {
     const std::lock_guard lock(mutex_);
@@ -185,7 +185,7 @@ void Call::Open(absl::Cord request) {
     cancelled = cancelled_;
     if (handler.ok()) {
       handler_ = *handler;
-      asked = std::exchange(asked_, Asked());
+      asked = std::exchange(deferred_, Deferred());
       // What another thread asks for from now on comes after that.
       writing_ = asked.write.has_value();
       if (writing_) end_ = std::exchange(asked.finish, std::nullopt);
@@ -209,7 +209,7 @@ absl::StatusOr<CallHandler*> Call::Opened(absl::Cord request) noexcept {
   }
 }
 
-void Call::CarryOut(Asked asked) noexcept {
+void Call::CarryOut(Deferred asked) noexcept {
   if (asked.read) StartRead();
   if (asked.write.has_value()) {
     Write(*std::move(asked.write));
@@ -231,7 +231,7 @@ void Call::StartRead() noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (state_ == State::kOpening) {
-      asked_.read = true;
+      deferred_.read = true;
       return;
     }
   }
@@ -269,7 +269,7 @@ void Call::Write(absl::Cord message) noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (state_ == State::kOpening) {
-      asked_.write = std::move(message);
+      deferred_.write = std::move(message);
       return;
     }
     writing_ = true;
@@ -287,7 +287,7 @@ void Call::Finish(absl::Status status) noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (state_ == State::kOpening) {
-      asked_.finish = std::move(status);
+      deferred_.finish = std::move(status);
       return;
     }
     if (!failure_.ok()) status = failure_;
@@ -309,7 +309,7 @@ void Call::WriteAndFinish(absl::Cord message) noexcept {
   {
     const std::lock_guard lock(mutex_);
     if (state_ == State::kOpening) {
-      asked_.last = std::move(message);
+      deferred_.last = std::move(message);
       return;
     }
   }
@@ -397,8 +397,8 @@ Reactor* NewCall(grpc::CallbackServerContext& context, const Service::Method& me
 
 }  // namespace
 
-HalfRequests::HalfRequests(size_t calls, std::chrono::milliseconds patience)
-    : calls_(calls, patience, std::min(patience, kRequestTime)) {}
+HalfRequests::HalfRequests(size_t calls, std::chrono::milliseconds wait_limit)
+    : calls_(calls, wait_limit, std::min(wait_limit, kRequestTime)) {}
 
 RpcServiceMethod* NewMethod(const Service::Method& method) {
   return new RpcServiceMethod(method.path.c_str(), RpcMethod::BIDI_STREAMING, nullptr);

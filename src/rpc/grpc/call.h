@@ -15,7 +15,7 @@
 #include <chrono>
 #include <cstddef>
 
-#include "rpc/server/open_streams.h"
+#include "rpc/server/stream_registry.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
@@ -25,14 +25,14 @@ namespace cbt::rpc {
 class HalfRequests {
  public:
   // `calls`: methods share as many places so that none of them can take all. A request that has not
-  // arrived after `patience` ends its call with DEADLINE_EXCEEDED. Throws std::system_error if the
+  // arrived after `wait_limit` ends its call with DEADLINE_EXCEEDED. Throws std::system_error if the
   // watching thread can't be started.
-  HalfRequests(size_t calls, std::chrono::milliseconds patience);
+  HalfRequests(size_t calls, std::chrono::milliseconds wait_limit);
 
-  OpenStreams& calls() noexcept { return calls_; }
+  StreamRegistry& calls() noexcept { return calls_; }
 
  private:
-  OpenStreams calls_;
+  StreamRegistry calls_;
 };
 
 // The method that `method` describes, and its handler, which gRPC owns once they are added to a

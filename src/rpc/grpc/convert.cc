@@ -15,14 +15,14 @@ namespace cbt::rpc {
 namespace {
 
 // Copying so little costs less than another owner.
-constexpr size_t kMostCopied = 512;
+constexpr size_t kMaxCopied = 512;
 
 void Release(void* message) { delete static_cast<absl::Cord*>(message); }
 
 // A slice of `piece`, which is a piece of `message`. gRPC allocates the slice's reference count
 // with new, which may throw: until it has taken the owner, this function must have it.
 grpc::Slice SliceOf(absl::string_view piece, const absl::Cord& message) {
-  if (piece.size() <= kMostCopied) return {piece.data(), piece.size()};
+  if (piece.size() <= kMaxCopied) return {piece.data(), piece.size()};
   auto owner = std::make_unique<absl::Cord>(message);  // a reference
   const grpc_slice slice = grpc_slice_new_with_user_data(const_cast<char*>(piece.data()),
                                                          piece.size(), &Release, owner.get());
@@ -51,7 +51,7 @@ absl::Cord ToCord(const grpc::ByteBuffer& message) {
   absl::Cord cord;
   for (const grpc::Slice& slice : slices) {
     const absl::string_view piece(reinterpret_cast<const char*>(slice.begin()), slice.size());
-    if (piece.size() <= kMostCopied) {
+    if (piece.size() <= kMaxCopied) {
       cord.Append(piece);
     } else {
       cord.Append(absl::MakeCordFromExternal(piece, [slice](absl::string_view) {}));

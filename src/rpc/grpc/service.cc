@@ -7,9 +7,9 @@
 #include "rpc/contract/server_event.h"
 #include "rpc/contract/status.h"
 #include "rpc/grpc/call.h"
-#include "rpc/server/open_streams.h"
+#include "rpc/server/identity_and_health_calls.h"
 #include "rpc/server/services.h"
-#include "rpc/server/small_calls.h"
+#include "rpc/server/stream_registry.h"
 
 namespace cbt::rpc {
 namespace {
@@ -30,7 +30,7 @@ class GrpcService::Impl {
         services_((options.telemetry = telemetry_.get(), options), provider, registry_,
                   small_calls_) {}
 
-  OpenStreams& registry() noexcept { return registry_; }
+  StreamRegistry& registry() noexcept { return registry_; }
   HalfRequests& half_requests() noexcept { return half_requests_; }
   const ServiceSet& services() const noexcept { return services_; }
 
@@ -38,9 +38,9 @@ class GrpcService::Impl {
   // In order of dependency: the last tasks of the services' executor hold streams, which refer to
   // the registry.
   const LimitedTelemetry telemetry_;
-  OpenStreams registry_;
+  StreamRegistry registry_;
   HalfRequests half_requests_;
-  SmallCalls small_calls_;
+  IdentityAndHealthCalls small_calls_;
   ServiceSet services_;
 };
 

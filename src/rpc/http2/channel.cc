@@ -54,7 +54,7 @@ class Http2Channel final : public Channel {
   absl::Status Connect(std::chrono::system_clock::time_point deadline) override {
     return core_->Connect(deadline, driven_.get());
   }
-  bool WaitingMayHelp() noexcept override { return core_->WaitingMayHelp(); }
+  bool IsTransient() noexcept override { return core_->IsTransient(); }
   bool HandleEvents(absl::FunctionRef<bool()> done,
                     net::EventLoop::Clock::time_point until) noexcept override {
     if (driven_ == nullptr) return false;

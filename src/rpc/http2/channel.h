@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/rpc/options.h"
 #include "cbt/units.h"
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "rpc/http2/client_loop.h"
 #include "rpc/transport/client_call.h"
 

@@ -207,7 +207,7 @@ void ChannelCore::RetireCurrent() noexcept {
 
 void ChannelCore::OnReady(Connection& connection) noexcept {
   if (&connection != current_.get()) return;
-  waiting_may_help_ = true;
+  transient_ = true;
   backoff_ = {};
   next_attempt_ = {};
   {
@@ -257,7 +257,7 @@ void ChannelCore::OnAttemptFailed(const absl::Status& reason, bool waiting_may_h
   // Unlike std::random_device, this never throws.
   thread_local std::minstd_rand random(
       static_cast<uint32_t>(Clock::now().time_since_epoch().count()));
-  waiting_may_help_ = waiting_may_help;
+  transient_ = waiting_may_help;
   backoff_ = std::clamp<Clock::duration>(backoff_ * 8 / 5, kFirstBackoff, kLastBackoff);
   // Plus or minus a fifth, so that the clients of a restarted server do not all return at once.
   next_attempt_ = Clock::now() + backoff_ * std::uniform_int_distribution(80, 120)(random) / 100;

@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "net/tls_context.h"
 #include "rpc/http2/channel.h"
 #include "rpc/http2/client_loop.h"
@@ -62,8 +62,8 @@ class ChannelCore final : private ConnectionListener, private Connector::Listene
   // run it; otherwise null.
   absl::Status Connect(std::chrono::system_clock::time_point deadline, DrivenLoop* driven);
 
-  // In any thread. See Channel::WaitingMayHelp().
-  bool WaitingMayHelp() const noexcept { return waiting_may_help_.load(); }
+  // In any thread. See Channel::IsTransient().
+  bool IsTransient() const noexcept { return transient_.load(); }
 
   // Opens the call on a connection, now or once there is one, or fails it.
   void StartCall(CallCore& call) noexcept;
@@ -124,7 +124,7 @@ class ChannelCore final : private ConnectionListener, private Connector::Listene
   std::condition_variable changed_;
   Waiter* waiters_ = nullptr;  // guarded by mutex_
   absl::Status last_failure_;  // written in the loop with the lock held
-  std::atomic<bool> waiting_may_help_ = true;
+  std::atomic<bool> transient_ = true;
 
   net::MemberTask<ChannelCore, &ChannelCore::Destroy> destroy_task_{*this};
   net::MemberTask<ChannelCore, &ChannelCore::OnWanted> wanted_task_{*this};

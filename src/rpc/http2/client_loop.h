@@ -18,9 +18,9 @@ struct ClientLoop {
 
 // A loop with its own thread, which runs while there is a reference. All references share one loop.
 // It is not destroyed before the process ends, so that a thread may still post a task late. Thread
-// safe. Errors: UNAVAILABLE if the system refuses a thread or descriptors, RESOURCE_EXHAUSTED
-// without
-//        memory.
+// safe.
+// Errors: UNAVAILABLE if the system refuses a thread or descriptors, RESOURCE_EXHAUSTED without
+//         memory.
 absl::StatusOr<std::shared_ptr<const ClientLoop>> SharedClientLoop();
 
 }  // namespace cbt::rpc::http2

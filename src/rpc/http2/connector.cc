@@ -19,7 +19,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "base/errno_text.h"
+#include "base/text.h"
 #include "rpc/contract/status.h"
 
 namespace cbt::rpc::http2 {

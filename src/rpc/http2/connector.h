@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/descriptor.h"
+#include "net/address.h"
 #include "net/event_loop.h"
-#include "net/listen_address.h"
 
 namespace cbt::rpc::http2 {
 

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/process_mark.h"
-#include "net/join_at_exit.h"
+#include "net/loop_threads.h"
 #include "net/one_per_process.h"
 
 namespace cbt::rpc::http2 {

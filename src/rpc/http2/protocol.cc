@@ -20,7 +20,7 @@ constexpr Unit kUnits[] = {{'n', 1},
                            {'M', 60'000'000'000},
                            {'H', 3'600'000'000'000}};
 constexpr size_t kTimeoutDigits = 8;
-constexpr int64_t kMostTimeout = 99'999'999;
+constexpr int64_t kMaxTimeout = 99'999'999;
 
 constexpr std::string_view kBase64 =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -79,7 +79,7 @@ std::string FormatTimeout(nanoseconds time) noexcept {
   for (const Unit& unit : kUnits) {
     // Rounded up: a server that gives up before its client would hide which side was late.
     const int64_t value = count / unit.nanoseconds + (count % unit.nanoseconds != 0 ? 1 : 0);
-    if (value > kMostTimeout) continue;
+    if (value > kMaxTimeout) continue;
     char digits[kTimeoutDigits + 1];
     char* const end = std::to_chars(digits, digits + kTimeoutDigits, value).ptr;
     *end = unit.letter;

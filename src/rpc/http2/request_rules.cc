@@ -59,9 +59,9 @@ void RequestRules::TakePseudo(std::string_view name, std::string_view value) noe
 }
 
 void RequestRules::TakeLength(std::string_view value) noexcept {
-  constexpr size_t kMostDigits = 19;  // of a number that fits
+  constexpr size_t kMaxDigits = 19;  // of a number that fits
   const bool number =
-      !value.empty() && value.size() <= kMostDigits &&
+      !value.empty() && value.size() <= kMaxDigits &&
       std::all_of(value.begin(), value.end(), [](char c) { return c >= '0' && c <= '9'; });
   malformed_ = malformed_ || !number || content_length_.has_value();
   if (malformed_) return;

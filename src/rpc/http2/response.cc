@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/percent.h"
+#include "base/text.h"
 #include "rpc/contract/metadata.h"
 #include "rpc/http2/protocol.h"
 

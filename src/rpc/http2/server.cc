@@ -99,7 +99,7 @@ void Server::Take(OwnedDescriptor connection) noexcept {
     }
   }
   ++shared_.connections;
-  worker->Give(std::move(connection), replaces);
+  worker->AddConnection(std::move(connection), replaces);
 }
 
 void Server::StopListening() noexcept {

@@ -20,7 +20,7 @@
 #include "cbt/rpc/telemetry.h"
 #include "cbt/units.h"
 #include "net/acceptor.h"
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "net/loop_threads.h"
 #include "net/memory.h"
 #include "net/socket_file.h"

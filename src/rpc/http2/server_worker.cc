@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLook{50};
 
 // After the grace period, for the connections' last frames.
-constexpr milliseconds kLastWords{300};
+constexpr milliseconds kDrainFlush{300};
 
 // A smaller connection with a served call is not closed for its memory.
 constexpr size_t kSmallConnection = 64 * kKiB;
@@ -80,7 +80,7 @@ void ServerWorker::Ask(const Note& note) noexcept {
   loop_.Post(work_);
 }
 
-void ServerWorker::Give(OwnedDescriptor connection, bool replaces) noexcept {
+void ServerWorker::AddConnection(OwnedDescriptor connection, bool replaces) noexcept {
   Ask([&] {
     try {
       given_.push_back({std::move(connection), replaces});
@@ -272,7 +272,7 @@ void ServerWorker::CheckDrain() noexcept {
       call = next;
     }
   }
-  if (now >= deadline + kLastWords) {
+  if (now >= deadline + kDrainFlush) {
     peers_.ForEach([](Connection& connection) {
       connection.Close(absl::Status(absl::StatusCode::kUnavailable, "shutdown"));
     });

@@ -34,7 +34,7 @@ class ServerWorker final : private ConnectionListener {
 
   // From any thread: adds a connection, counted in `connections`. `replaces`: another one that has
   // no served call ends for it. Refuses it without memory.
-  void Give(OwnedDescriptor connection, bool replaces = false) noexcept;
+  void AddConnection(OwnedDescriptor connection, bool replaces = false) noexcept;
   // From any thread: how many connections could be replaced.
   size_t replaceable() const noexcept { return peers_.replaceable(); }
   void CloseConnections() noexcept;

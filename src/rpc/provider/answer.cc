@@ -6,8 +6,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "base/utf8.h"
+#include "base/text.h"
 #include "base/wipe.h"
 #include "cbt/cursor.h"
 #include "cbt/units.h"

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/transform.h"
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "rpc/client/connect.h"
 #include "rpc/provider/provider_call.h"
 #include "rpc/provider/provider_cursor.h"

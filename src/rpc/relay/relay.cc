@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/units.h"
 #include "cbt/version.h"
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "net/loop_threads.h"
 #include "rpc/client/connect.h"
 #include "rpc/contract/status.h"

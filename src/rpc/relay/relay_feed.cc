@@ -5,10 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/rpc/options.h"
-#include "rpc/contract/source_version.h"
-#include "rpc/contract/starting_offset.h"
+#include "rpc/contract/resumption.h"
 #include "rpc/contract/status.h"
 #include "rpc/transport/message_builder.h"
 
@@ -77,7 +76,7 @@ void RelayFeed::Begin() {
 void RelayFeed::Resume() {
   if (!begun_) {
     Begin();
-  } else if (HandOn()) {
+  } else if (Forward()) {
     AwaitPlugin();
     call_->ReadOn();
   }
@@ -87,7 +86,7 @@ void RelayFeed::Close() {
   if (begun_) call_->Cancel();
 }
 
-bool RelayFeed::HandOn() try {
+bool RelayFeed::Forward() try {
   while (!pending_.empty()) {
     OutMessage message = std::move(pending_.front());
     pending_.pop_front();
@@ -124,7 +123,7 @@ bool RelayFeed::OnMessage(absl::Cord message) try {
     call_->Cancel();
     return false;
   }
-  if (!HandOn()) return false;
+  if (!Forward()) return false;
   AwaitPlugin();
   return true;
 } catch (const std::bad_alloc&) {

@@ -74,7 +74,7 @@ class RelayFeed final : public OutboundFeed,
   absl::Status Translate(const absl::Cord& message);
   void Reencode(const MetadataMessage& message, size_t from);
   // Forwards pending messages; true if there is room for more.
-  bool HandOn();
+  bool Forward();
   const StreamDigest& passed_on() const { return passes_all_ ? received_ : passed_on_; }
   absl::Status Verdict(const absl::Status& status);
   // The message that the plugin has left out of an empty answer; empty if it can't be made up for.

@@ -1,14 +1,14 @@
-#include "cbt/rpc/remote_provider.h"
+#include "rpc/relay/remote_provider.h"
 
 #include <algorithm>
 #include <optional>
 #include <string_view>
 #include <utility>
 
-#include "net/listen_address.h"
+#include "cbt/rpc/client.h"
+#include "net/address.h"
 #include "rpc/client/connect.h"
 #include "rpc/client/remote_cursor.h"
-#include "rpc/relay/remote_provider.h"
 
 namespace cbt::rpc {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "cbt/provider.h"
-#include "cbt/rpc/api.h"
+#include "cbt/rpc/options.h"
 #include "rpc/relay/plugin_errors.h"
 #include "rpc/transport/client_call.h"
 

@@ -21,9 +21,9 @@ class CallClock {
   explicit CallClock(Clock::time_point now = Clock::now()) noexcept : opened_at_(now) {}
 
   // The transport gets a message, or the status.
-  void HandOver(Clock::time_point now = Clock::now()) noexcept { handed_over_at_ = now; }
+  void StartSending(Clock::time_point now = Clock::now()) noexcept { handed_over_at_ = now; }
 
-  // The transport has sent the message. Returns how long that took. Requires: HandOver() was
+  // The transport has sent the message. Returns how long that took. Requires: StartSending() was
   // called.
   Clock::duration Sent(Clock::time_point now = Clock::now()) noexcept {
     const Clock::duration took = now - handed_over_at_.value_or(now);

@@ -92,7 +92,7 @@ class HealthService::Watch final : public CallHandler, public TimedCall {
         return;
       }
       closed_ = true;
-      clock_.HandOver();
+      clock_.StartSending();
     }
     call_.Finish(std::move(status));
   }
@@ -109,7 +109,7 @@ class HealthService::Watch final : public CallHandler, public TimedCall {
       message = absl::Cord(Encoded(state));
       sent_ = state;
       writing_ = true;
-      clock_.HandOver();
+      clock_.StartSending();
     }
     call_.Write(std::move(message));
   }
@@ -123,7 +123,7 @@ class HealthService::Watch final : public CallHandler, public TimedCall {
   bool closed_ = false;              // the transport has the status
 };
 
-HealthService::HealthService(SmallCalls& calls, std::chrono::milliseconds patience,
+HealthService::HealthService(IdentityAndHealthCalls& calls, std::chrono::milliseconds wait_limit,
                              const Telemetry& telemetry)
     : check_([this](std::span<const uint8_t> request) -> absl::StatusOr<std::string> {
         const absl::StatusOr<std::string> name = AskedFor(request);
@@ -133,7 +133,8 @@ HealthService::HealthService(SmallCalls& calls, std::chrono::milliseconds patien
       }),
       telemetry_(telemetry),
       places_(kMaxWatches),
-      watches_(kMaxWatches, std::min<std::chrono::milliseconds>(patience, SmallCalls::kPatience),
+      watches_(kMaxWatches,
+               std::min<std::chrono::milliseconds>(wait_limit, IdentityAndHealthCalls::kWaitLimit),
                std::chrono::milliseconds{0}) {
   AddMethod("/grpc.health.v1.Health/Check",
             [this, &calls](ServerCall& call, const absl::Cord& request) {
@@ -151,7 +152,7 @@ absl::StatusOr<CallHandler*> HealthService::OpenWatch(ServerCall& call, const ab
     return MakeStatusNoThrow(absl::StatusCode::kResourceExhausted,
                              "health: too many watches are open from this address");
   }
-  if (request.size() > SmallCalls::kMaxQuestionBytes) {
+  if (request.size() > IdentityAndHealthCalls::kMaxQuestionBytes) {
     return absl::InvalidArgumentError("health: the request is too long");
   }
   const absl::StatusOr<std::string> name = AskedFor(FlatMessage().Of(request));

@@ -14,8 +14,8 @@
 #include "absl/strings/cord.h"
 #include "base/fair_places.h"
 #include "cbt/rpc/telemetry.h"
-#include "rpc/server/open_streams.h"
-#include "rpc/server/small_calls.h"
+#include "rpc/server/identity_and_health_calls.h"
+#include "rpc/server/stream_registry.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
@@ -26,12 +26,13 @@ class HealthService final : public Service {
   // one per connection.
   static constexpr size_t kMaxWatches = 512;
 
-  // SERVING until SetServing() or Drain(). A watch whose client reads nothing for `patience`, at
-  // most SmallCalls::kPatience, is cancelled. Throws std::system_error if the watching thread can't
+  // SERVING until SetServing() or Drain(). A watch whose client reads nothing for `wait_limit`, at
+  // most IdentityAndHealthCalls::kWaitLimit, is cancelled. Throws std::system_error if the watching thread can't
   // be started.
-  HealthService(SmallCalls& calls, std::chrono::milliseconds patience, const Telemetry& telemetry);
+  HealthService(IdentityAndHealthCalls& calls, std::chrono::milliseconds wait_limit,
+                const Telemetry& telemetry);
 
-  OpenStreams::Counts Count() const { return watches_.Count(); }
+  StreamRegistry::Counts Count() const { return watches_.Count(); }
 
   // Answers SERVING or NOT_SERVING from now on, and sends that to all watches. No effect after
   // Drain().
@@ -46,14 +47,14 @@ class HealthService final : public Service {
   absl::StatusOr<CallHandler*> OpenWatch(ServerCall& call, const absl::Cord& request);
   void Change(bool serving);
 
-  const SmallCalls::Answer check_;
+  const IdentityAndHealthCalls::Answer check_;
   const Telemetry telemetry_;
   std::mutex mutex_;  // of changes of the state
   bool drained_ = false;
   std::atomic<bool> serving_ = true;
   FairPlaces places_;
   // Separate, so that watches take no slot of a stream and no drain waits for them.
-  OpenStreams watches_;
+  StreamRegistry watches_;
 };
 
 }  // namespace cbt::rpc

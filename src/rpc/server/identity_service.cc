@@ -10,7 +10,7 @@ namespace cbt::rpc {
 namespace {
 
 // Requests have no fields; the answer is always the same.
-SmallCalls::Answer Constant(std::string answer) {
+IdentityAndHealthCalls::Answer Constant(std::string answer) {
   return [answer =
               std::move(answer)](std::span<const uint8_t> request) -> absl::StatusOr<std::string> {
     if (absl::Status status = CheckIdentityRequest(request); !status.ok()) return status;
@@ -21,11 +21,11 @@ SmallCalls::Answer Constant(std::string answer) {
 }  // namespace
 
 IdentityService::IdentityService(std::string_view plugin_name, std::string_view vendor_version,
-                                 SmallCalls& calls)
+                                 IdentityAndHealthCalls& calls)
     : info_(Constant(PluginInfo(plugin_name, vendor_version))),
       capabilities_(Constant(PluginCapabilities())),
       ready_(Constant(PluginReady())) {
-  const auto add = [&](const char* path, const SmallCalls::Answer& answer) {
+  const auto add = [&](const char* path, const IdentityAndHealthCalls::Answer& answer) {
     AddMethod(path, [&calls, &answer](ServerCall& call, const absl::Cord& request) {
       return calls.Open(call, request, answer);
     });

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "rpc/server/small_calls.h"
+#include "rpc/server/identity_and_health_calls.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
@@ -13,12 +13,13 @@ namespace cbt::rpc {
 class IdentityService final : public Service {
  public:
   // `calls` must outlive the service.
-  IdentityService(std::string_view plugin_name, std::string_view vendor_version, SmallCalls& calls);
+  IdentityService(std::string_view plugin_name, std::string_view vendor_version,
+                  IdentityAndHealthCalls& calls);
 
  private:
-  const SmallCalls::Answer info_;
-  const SmallCalls::Answer capabilities_;
-  const SmallCalls::Answer ready_;
+  const IdentityAndHealthCalls::Answer info_;
+  const IdentityAndHealthCalls::Answer capabilities_;
+  const IdentityAndHealthCalls::Answer ready_;
 };
 
 }  // namespace cbt::rpc

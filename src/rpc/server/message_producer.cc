@@ -5,10 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/transform.h"
-#include "rpc/contract/source_version.h"
-#include "rpc/contract/starting_offset.h"
+#include "rpc/contract/resumption.h"
 #include "rpc/contract/status.h"
 #include "rpc/server/guard_cursor.h"
 
@@ -134,7 +133,7 @@ absl::StatusOr<Step> MessageProducer::Fill() {
   return step;
 }
 
-void MessageProducer::Rest() noexcept {
+void MessageProducer::Compact() noexcept {
   if (batch_.capacity() < ExtentBatch::kDefaultCapacity) return;  // done before
   try {
     ExtentBatch smallest(1);
@@ -178,7 +177,7 @@ absl::StatusOr<MessageProducer::Outcome> MessageProducer::Run(
       if (builder_->full()) {
         message = TakeMessage();
         // A client that reads nothing gets no second one: the next stream takes the batch's memory.
-        if (messages_ == 1) Rest();
+        if (messages_ == 1) Compact();
         return Outcome::kMessage;
       }
       continue;

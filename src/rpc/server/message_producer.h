@@ -72,7 +72,7 @@ class MessageProducer {
 
   // Releases the memory of the batch and packs the tuples in it. For a stream whose client takes
   // nothing for a while.
-  void Rest() noexcept;
+  void Compact() noexcept;
 
   // Whether the source is open, and further calls of Run() only compute.
   bool never_blocks() const noexcept { return never_blocks_; }
@@ -102,7 +102,7 @@ class MessageProducer {
   uint64_t digest_sent_ = 0;  // bytes in digest_ when the last message was taken
   ExtentBatch batch_{1};      // small while it is not needed
   size_t taken_ = 0;          // tuples of batch_ that are done
-  PackedExtents rest_;        // of batch_, after Rest()
+  PackedExtents rest_;        // of batch_, after Compact()
   bool complete_ = false;     // the cursor is complete
   bool never_blocks_ = false;
   uint64_t messages_ = 0;

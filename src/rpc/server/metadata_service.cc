@@ -12,7 +12,7 @@
 namespace cbt::rpc {
 
 MetadataService::MetadataService(const Contract& contract, Admission& admission, FeedFactory feeds,
-                                 const StreamOptions& options, OpenStreams& registry,
+                                 const StreamOptions& options, StreamRegistry& registry,
                                  const Telemetry& telemetry)
     : contract_(contract),
       admission_(admission),

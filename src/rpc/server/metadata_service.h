@@ -12,9 +12,9 @@
 #include "cbt/rpc/telemetry.h"
 #include "rpc/access/admission.h"
 #include "rpc/contract/contract.h"
-#include "rpc/server/open_streams.h"
 #include "rpc/server/outbound_feed.h"
 #include "rpc/server/server_stream.h"
+#include "rpc/server/stream_registry.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
@@ -27,7 +27,8 @@ class MetadataService final : public Service {
  public:
   // All references must outlive the service; the contract must be a streaming one of contract.h.
   MetadataService(const Contract& contract, Admission& admission, FeedFactory feeds,
-                  const StreamOptions& options, OpenStreams& registry, const Telemetry& telemetry);
+                  const StreamOptions& options, StreamRegistry& registry,
+                  const Telemetry& telemetry);
   // Waits for admission callbacks that are running; later ones do nothing.
   ~MetadataService() override;
   MetadataService(const MetadataService&) = delete;
@@ -48,7 +49,7 @@ class MetadataService final : public Service {
   Admission& admission_;
   const FeedFactory feeds_;
   const StreamOptions options_;
-  OpenStreams& registry_;
+  StreamRegistry& registry_;
   const Telemetry telemetry_;
   const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
 };

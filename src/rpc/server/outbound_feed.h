@@ -65,7 +65,7 @@ class OutboundFeed {
 
   // The client has taken nothing for a while, and the feed is not working: releases memory that
   // only makes it fast. Resume() is not called before this returns. Never blocks.
-  virtual void Rest() noexcept {}
+  virtual void Compact() noexcept {}
 };
 
 }  // namespace cbt::rpc

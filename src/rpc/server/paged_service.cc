@@ -10,9 +10,8 @@
 #include <utility>
 
 #include "absl/strings/cord.h"
+#include "rpc/contract/resumption.h"
 #include "rpc/contract/server_event.h"
-#include "rpc/contract/source_version.h"
-#include "rpc/contract/starting_offset.h"
 #include "rpc/contract/status.h"
 #include "rpc/server/message_producer.h"
 #include "rpc/server/stream_telemetry.h"
@@ -47,7 +46,7 @@ class PagedService::Page final : public CallHandler,
                                  public std::enable_shared_from_this<Page> {
  public:
   // `call` is valid until OnDone(); the registry and the executor must outlive the page's call.
-  Page(std::shared_ptr<const Shared> shared, OpenStreams& registry, ServerCall& call,
+  Page(std::shared_ptr<const Shared> shared, StreamRegistry& registry, ServerCall& call,
        StreamSlot slot, MetadataRequest request, const Telemetry& telemetry, const StreamKind& kind)
       : TimedCall(call),
         shared_(std::move(shared)),
@@ -103,7 +102,7 @@ class PagedService::Page final : public CallHandler,
       std::lock_guard lock(mutex_);
       if (answered_) return;
       answered_ = true;
-      clock_.HandOver();
+      clock_.StartSending();
       if (status.ok()) status = AddVersion();
       if (status.ok()) watch_.Message(tuples_, reported_, message.size());
       watch_.End(status, reason());
@@ -211,7 +210,7 @@ class PagedService::Page final : public CallHandler,
   }
 
   const std::shared_ptr<const Shared> shared_;
-  OpenStreams& registry_;
+  StreamRegistry& registry_;
   MetadataRequest request_;
   const std::optional<std::chrono::system_clock::time_point> deadline_;
   const StreamSlot slot_;
@@ -225,8 +224,8 @@ class PagedService::Page final : public CallHandler,
 };
 
 PagedService::PagedService(SnapshotProvider& provider, PageTokens tokens,
-                           const StreamOptions& options, OpenStreams& registry, Executor& executor,
-                           const Telemetry& telemetry)
+                           const StreamOptions& options, StreamRegistry& registry,
+                           Executor& executor, const Telemetry& telemetry)
     : shared_(new Shared{.provider = provider, .tokens = std::move(tokens), .options = options}),
       registry_(registry),
       executor_(executor),

@@ -12,8 +12,8 @@
 #include "cbt/rpc/telemetry.h"
 #include "rpc/access/admission.h"
 #include "rpc/contract/contract.h"
-#include "rpc/contract/page_token.h"
-#include "rpc/server/open_streams.h"
+#include "rpc/contract/resumption.h"
+#include "rpc/server/stream_registry.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
@@ -22,7 +22,7 @@ class PagedService final : public Service {
  public:
   // All references must outlive the service, and the executor its tasks.
   PagedService(SnapshotProvider& provider, PageTokens tokens, const StreamOptions& options,
-               OpenStreams& registry, Executor& executor, const Telemetry& telemetry);
+               StreamRegistry& registry, Executor& executor, const Telemetry& telemetry);
 
  private:
   class Page;
@@ -37,7 +37,7 @@ class PagedService final : public Service {
   };
 
   const std::shared_ptr<const Shared> shared_;
-  OpenStreams& registry_;
+  StreamRegistry& registry_;
   Executor& executor_;
   const Telemetry telemetry_;
 };

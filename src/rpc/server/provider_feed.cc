@@ -9,7 +9,7 @@ namespace {
 
 // How long a task may work before other streams get a turn, and how long a thread of the transport.
 constexpr std::chrono::milliseconds kTimeSlice{20};
-constexpr std::chrono::microseconds kMoment{500};
+constexpr std::chrono::microseconds kInlineTimeSlice{500};
 
 }  // namespace
 
@@ -34,15 +34,15 @@ void ProviderFeed::Schedule() {
 
 void ProviderFeed::Close() {
   try {
-    executor_.Schedule([self = shared_from_this()] { self->LetGo(); });
+    executor_.Schedule([self = shared_from_this()] { self->Detach(); });
   } catch (...) {
-    LetGo();
+    Detach();
   }
 }
 
-void ProviderFeed::Rest() noexcept { producer_->Rest(); }
+void ProviderFeed::Compact() noexcept { producer_->Compact(); }
 
-void ProviderFeed::LetGo() {
+void ProviderFeed::Detach() {
   producer_.reset();
   // May be the last reference to the stream, which holds its slot.
   sink_.reset();
@@ -72,7 +72,7 @@ void ProviderFeed::Produce() {
 void ProviderFeed::ProduceHere() {
   std::shared_ptr<Ending> ending;
   try {
-    if (auto ended = Work(kMoment); ended.has_value()) {
+    if (auto ended = Work(kInlineTimeSlice); ended.has_value()) {
       ending = std::make_shared<Ending>(*std::move(ended));
       executor_.Schedule([self = shared_from_this(), ending] { self->End(std::move(*ending)); });
     }

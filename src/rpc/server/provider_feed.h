@@ -27,7 +27,7 @@ class ProviderFeed final : public OutboundFeed, public std::enable_shared_from_t
 
   void Resume() override;
   void Close() override;
-  void Rest() noexcept override;
+  void Compact() noexcept override;
 
  private:
   // How the stream ends, and what remains to be sent.
@@ -43,7 +43,7 @@ class ProviderFeed final : public OutboundFeed, public std::enable_shared_from_t
   // Empty if the work continues later, or is no longer needed.
   std::optional<Ending> Work(MessageProducer::Clock::duration slice);
   void End(Ending ending);
-  void LetGo();
+  void Detach();
 
   Executor& executor_;
   const std::stop_token stop_;

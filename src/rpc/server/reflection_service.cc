@@ -230,10 +230,10 @@ class ReflectionService::Call final : public CallHandler, public ServedCall {
 };
 
 ReflectionService::ReflectionService(std::vector<std::string> services,
-                                     std::chrono::milliseconds patience)
+                                     std::chrono::milliseconds wait_limit)
     : services_(std::move(services)),
       places_(kMaxCalls),
-      calls_(kMaxCalls, patience, std::chrono::milliseconds{0}) {
+      calls_(kMaxCalls, wait_limit, std::chrono::milliseconds{0}) {
   for (const char* common : {"grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
                              "grpc.reflection.v1alpha.ServerReflection"}) {
     services_.emplace_back(common);

@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/cord.h"
 #include "cbt/units.h"
-#include "rpc/server/open_streams.h"
+#include "rpc/server/stream_registry.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
@@ -53,9 +53,9 @@ class ReflectionService final : public Service {
   static constexpr size_t kMaxCalls = 128;
 
   // `services`: names of the other services; health and reflection are added. A call whose client
-  // neither sends nor reads anything for `patience` is ended. Throws std::system_error if the
+  // neither sends nor reads anything for `wait_limit` is ended. Throws std::system_error if the
   // watching thread can't be started.
-  ReflectionService(std::vector<std::string> services, std::chrono::milliseconds patience);
+  ReflectionService(std::vector<std::string> services, std::chrono::milliseconds wait_limit);
 
  private:
   class Call;
@@ -66,7 +66,7 @@ class ReflectionService final : public Service {
   std::vector<std::string> services_;
   FairPlaces places_;
   // Separate, so that these calls take no slot of a stream and no drain waits for them.
-  OpenStreams calls_;
+  StreamRegistry calls_;
 };
 
 }  // namespace cbt::rpc

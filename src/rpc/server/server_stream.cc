@@ -8,7 +8,7 @@
 
 namespace cbt::rpc {
 
-ServerStream::ServerStream(ServerCall& call, OpenStreams& registry, FairPlaces::Place place,
+ServerStream::ServerStream(ServerCall& call, StreamRegistry& registry, FairPlaces::Place place,
                            const StreamOptions& options, const Telemetry& telemetry,
                            const StreamKind& kind)
     : TimedCall(call),
@@ -131,7 +131,7 @@ void ServerStream::Advance(std::unique_lock<std::mutex> lock) {
     ready_.pop_front();
     writing_ = true;
     in_flight_ = message.bytes.size();
-    clock_.HandOver();
+    clock_.StartSending();
     watch_.Message(message.tuples, message.reported, in_flight_);
     lock.unlock();
     call_.Write(std::move(message.bytes));
@@ -140,7 +140,7 @@ void ServerStream::Advance(std::unique_lock<std::mutex> lock) {
     return;
   }
   closed_ = true;
-  clock_.HandOver();
+  clock_.StartSending();
   ready_.clear();
   // A working feed will notice that the stream is closed.
   std::shared_ptr<OutboundFeed> left;

@@ -17,9 +17,9 @@
 #include "base/fair_places.h"
 #include "cbt/rpc/options.h"
 #include "cbt/rpc/telemetry.h"
-#include "rpc/server/open_streams.h"
 #include "rpc/server/outbound_feed.h"
 #include "rpc/server/send_budget.h"
+#include "rpc/server/stream_registry.h"
 #include "rpc/server/stream_telemetry.h"
 #include "rpc/server/timed_call.h"
 #include "rpc/transport/server_call.h"
@@ -42,7 +42,7 @@ class ServerStream final : public CallHandler,
                            public std::enable_shared_from_this<ServerStream> {
  public:
   // `call` is valid until OnDone(); the registry must outlive the stream.
-  ServerStream(ServerCall& call, OpenStreams& registry, FairPlaces::Place place,
+  ServerStream(ServerCall& call, StreamRegistry& registry, FairPlaces::Place place,
                const StreamOptions& options, const Telemetry& telemetry, const StreamKind& kind);
 
   // The registry does not take the stream, and nothing else will be called.
@@ -79,8 +79,8 @@ class ServerStream final : public CallHandler,
 
  private:
   bool Ending() const override { return closed_ || forced_.has_value(); }
-  void Rest() noexcept override {
-    if (feed_ != nullptr && !feeding_) feed_->Rest();
+  void Compact() noexcept override {
+    if (feed_ != nullptr && !feeding_) feed_->Compact();
   }
   Want CheckLocked();
   void Queue(OutMessage message);
@@ -88,7 +88,7 @@ class ServerStream final : public CallHandler,
   void Break();
   void Advance(std::unique_lock<std::mutex> lock);
 
-  OpenStreams& registry_;
+  StreamRegistry& registry_;
   const std::string peer_;
   const std::optional<std::chrono::system_clock::time_point> deadline_;
   const size_t loop_;

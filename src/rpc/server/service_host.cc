@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/units.h"
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "rpc/http2/tls_options.h"
 
 namespace cbt::rpc {
@@ -26,7 +26,7 @@ constexpr milliseconds kCertifiedAge = std::chrono::hours(1);
 // How long calls that are left after a drain may take before they are cancelled.
 constexpr milliseconds kLastCalls{100};
 
-constexpr milliseconds kMostLookInterval{1000};
+constexpr milliseconds kMaxLookInterval{1000};
 constexpr milliseconds kLeastLookInterval{50};
 
 http2::ServerLimits LimitsOf(const StreamOptions& stream, const ConnectionOptions& connection,
@@ -125,9 +125,9 @@ ServiceOptions ServiceHost::Limited(ServiceOptions options) const {
 
 void ServiceHost::ReportState() const {
   if (telemetry_.observer == nullptr) return;
-  const OpenStreams::Counts streams = registry_.Count();
-  const OpenStreams::Counts small = small_calls_.Count();
-  const OpenStreams::Counts watches = health_.Count();
+  const StreamRegistry::Counts streams = registry_.Count();
+  const StreamRegistry::Counts small = small_calls_.Count();
+  const StreamRegistry::Counts watches = health_.Count();
   telemetry_.observer->OnState({.connections = server_->connections(),
                                 .streams = streams.open,
                                 .waiting = server_->waiting(),
@@ -151,9 +151,9 @@ void ServiceHost::CheckClientCa() {
                                                                 : ServerEvent::kClientCaUnusable);
 }
 
-void ServiceHost::Look() {
+void ServiceHost::CheckFiles() {
   const milliseconds interval =
-      std::clamp(stream_.stall_timeout / 4, kLeastLookInterval, kMostLookInterval);
+      std::clamp(stream_.stall_timeout / 4, kLeastLookInterval, kMaxLookInterval);
   std::unique_lock lock(look_mutex_);
   while (!closing_) {
     lock.unlock();
@@ -180,7 +180,7 @@ absl::Status ServiceHost::Listen(const std::string& address, const TlsOptions& t
   server_ = *std::move(server);
   port_ = server_->address().port;
   text_ = server_->address().ToString();
-  looker_ = std::thread([this] { Look(); });
+  file_checker_ = std::thread([this] { CheckFiles(); });
   return absl::OkStatus();
 }
 
@@ -199,7 +199,7 @@ void ServiceHost::Shutdown(milliseconds grace) {
     closing_ = true;
   }
   closed_.notify_all();
-  if (looker_.joinable()) looker_.join();
+  if (file_checker_.joinable()) file_checker_.join();
   server_->Shutdown(kLastCalls);
   server_.reset();
 }

@@ -19,8 +19,8 @@
 #include "rpc/contract/server_event.h"
 #include "rpc/http2/server.h"
 #include "rpc/server/health_service.h"
-#include "rpc/server/open_streams.h"
-#include "rpc/server/small_calls.h"
+#include "rpc/server/identity_and_health_calls.h"
+#include "rpc/server/stream_registry.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
@@ -37,8 +37,8 @@ class ServiceHost {
   ServiceHost(const ServiceHost&) = delete;
   ServiceHost& operator=(const ServiceHost&) = delete;
 
-  OpenStreams& registry() noexcept { return registry_; }
-  SmallCalls& small_calls() noexcept { return small_calls_; }
+  StreamRegistry& registry() noexcept { return registry_; }
+  IdentityAndHealthCalls& small_calls() noexcept { return small_calls_; }
   // `options` with a limited log.
   ServiceOptions Limited(ServiceOptions options) const;
 
@@ -62,13 +62,13 @@ class ServiceHost {
  private:
   void ReportState() const;
   void CheckClientCa();
-  void Look();
+  void CheckFiles();
 
   const LimitedTelemetry limited_;
   const Telemetry telemetry_;
   const StreamOptions stream_;
-  OpenStreams registry_;
-  SmallCalls small_calls_;
+  StreamRegistry registry_;
+  IdentityAndHealthCalls small_calls_;
   HealthService health_;
   int port_ = 0;
   std::string text_;
@@ -80,7 +80,7 @@ class ServiceHost {
   std::mutex look_mutex_;
   std::condition_variable closed_;
   bool closing_ = false;
-  std::thread looker_;
+  std::thread file_checker_;
 };
 
 }  // namespace cbt::rpc

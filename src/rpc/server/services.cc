@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/units.h"
 #include "cbt/version.h"
 #include "rpc/contract/contract.h"
 #include "rpc/contract/identity.h"
-#include "rpc/contract/page_token.h"
+#include "rpc/contract/resumption.h"
 #include "rpc/server/message_producer.h"
 #include "rpc/server/provider_feed.h"
 #include "rpc/server/service_host.h"
@@ -74,7 +74,8 @@ absl::Status CheckServiceOptions(const ServiceOptions& options) {
 }
 
 ServiceSet::ServiceSet(const ServiceOptions& options, SnapshotProvider& provider,
-                       OpenStreams& registry, SmallCalls& small_calls, FeedFactory feeds)
+                       StreamRegistry& registry, IdentityAndHealthCalls& small_calls,
+                       FeedFactory feeds)
     : executor_(options.stream.threads) {
   if (!feeds) feeds = ProviderFeeds(provider, options.stream);
   for (const Api api : *options.apis) {

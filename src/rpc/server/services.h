@@ -9,15 +9,15 @@
 #include "absl/status/status.h"
 #include "cbt/executor.h"
 #include "cbt/provider.h"
-#include "cbt/rpc/api.h"
+#include "cbt/rpc/options.h"
 #include "cbt/rpc/service_options.h"
 #include "rpc/access/admission.h"
+#include "rpc/server/identity_and_health_calls.h"
 #include "rpc/server/identity_service.h"
 #include "rpc/server/metadata_service.h"
-#include "rpc/server/open_streams.h"
 #include "rpc/server/paged_service.h"
 #include "rpc/server/reflection_service.h"
-#include "rpc/server/small_calls.h"
+#include "rpc/server/stream_registry.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
@@ -37,8 +37,8 @@ class ServiceSet {
   // `feeds` for them, and the paged contract. `registry` and `small_calls` have the same options.
   // All references outlive the set and its calls. Throws std::system_error if threads can't be
   // started.
-  ServiceSet(const ServiceOptions& options, SnapshotProvider& provider, OpenStreams& registry,
-             SmallCalls& small_calls, FeedFactory feeds = {});
+  ServiceSet(const ServiceOptions& options, SnapshotProvider& provider, StreamRegistry& registry,
+             IdentityAndHealthCalls& small_calls, FeedFactory feeds = {});
 
   const std::vector<Service*>& services() const noexcept { return services_; }
 

@@ -33,7 +33,7 @@ void TimedCall::CheckTimes(std::chrono::milliseconds stall, std::chrono::millise
     if (done_) return;
     switch (clock_.Judge(stall, total, Ending())) {
       case CallClock::Verdict::kInTime:
-        if (clock_.Waits(kRestAfter)) Rest();
+        if (clock_.Waits(kRestAfter)) Compact();
         return;
       case CallClock::Verdict::kStalled:
         NoteReason(EndReason::kStalled);

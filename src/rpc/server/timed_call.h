@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "rpc/server/call_clock.h"
-#include "rpc/server/open_streams.h"
+#include "rpc/server/stream_registry.h"
 #include "rpc/transport/server_call.h"
 
 namespace cbt::rpc {
@@ -27,7 +27,7 @@ class TimedCall : public ServedCall {
   virtual bool Ending() const = 0;
 
   // The client has taken nothing for a while. Called with the lock held, again and again.
-  virtual void Rest() noexcept {}
+  virtual void Compact() noexcept {}
 
   ServerCall& call_;
   std::mutex mutex_;  // of the derived class too

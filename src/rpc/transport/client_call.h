@@ -88,7 +88,7 @@ class Channel {
   // False if the last attempt to connect failed for a reason that time seldom mends: the host has
   // no address, a socket's path no directory, what is there is no socket, TLS was refused on either
   // side, the peer speaks another protocol.
-  virtual bool WaitingMayHelp() noexcept { return true; }
+  virtual bool IsTransient() noexcept { return true; }
 
  protected:
   Channel() = default;

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "absl/strings/cord.h"
-#include "cbt/metadata_type.h"
+#include "cbt/extent.h"
 #include "cbt/wire/message.h"
 #include "rpc/transport/slice_pool.h"
 

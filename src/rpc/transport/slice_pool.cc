@@ -18,14 +18,14 @@ constexpr size_t kSmall = 16 * kKiB;
 // A message that fills less than half of its buffer is copied out of it, because a slow reader
 // holds it for long. Not above this size, where the allocator may map and unmap memory for each
 // message, which costs more than building it.
-constexpr size_t kMostCopied = 64 * kKiB;
+constexpr size_t kMaxCopied = 64 * kKiB;
 
 // Kept while no stream is open, so that clients which come one by one find buffers.
 constexpr size_t kKeptForNext = 512 * kKiB;  // bytes, or
 constexpr size_t kLeastKept = 2;             // buffers
 
 // Few enough that a Cord keeps them in one piece of its own.
-constexpr size_t kMostInCord = 2 * kKiB;
+constexpr size_t kMaxInCord = 2 * kKiB;
 
 absl::string_view TextOf(const uint8_t* data, size_t length) {
   return {reinterpret_cast<const char*>(data), length};
@@ -64,9 +64,9 @@ SlicePool::Buffer::~Buffer() {
 }
 
 absl::Cord SlicePool::Buffer::ToCord(size_t length) && {
-  if (length < std::min(size_ / 2, kMostCopied)) {
+  if (length < std::min(size_ / 2, kMaxCopied)) {
     const Buffer whole(std::move(*this));
-    if (length <= kMostInCord) return absl::Cord(TextOf(whole.data_, length));
+    if (length <= kMaxInCord) return absl::Cord(TextOf(whole.data_, length));
     Buffer copy(nullptr, Allocate(length), length);
     std::copy_n(whole.data_, length, copy.data_);
     return std::move(copy).ToCord(length);

@@ -56,8 +56,8 @@ constexpr size_t kCell = 16;
 template <bool kMasked>
 static TupleScan DecodeCells(const uint8_t* in, size_t bytes, uint64_t* offsets, uint64_t* lengths,
                              size_t room) noexcept {
-  constexpr size_t kMostContent = kMasked ? kCell - 1 : 255;
-  constexpr size_t kTurn = kCells * (2 + kMostContent) + kCell;
+  constexpr size_t kMaxContent = kMasked ? kCell - 1 : 255;
+  constexpr size_t kTurn = kCells * (2 + kMaxContent) + kCell;
   constexpr uint8_t kNone = 0x80;
   // The first varint's bytes, then the bytes of the head.
   alignas(16) static constexpr uint8_t kFirst[16] = {3, 4, 5, 6,     7,     8,     9,     kNone,
@@ -82,7 +82,7 @@ static TupleScan DecodeCells(const uint8_t* in, size_t bytes, uint64_t* offsets,
     const uint8_t* contents = p;
     for (size_t k = 0; k < kCells; ++k) {
       at[k] = contents + 2 * k;
-      contents += contents[2 * k + 1] & kMostContent;
+      contents += contents[2 * k + 1] & kMaxContent;
     }
     at[kCells] = contents + 2 * kCells;
     // Even and odd tuples separately, so that unpacking restores their order.
@@ -131,16 +131,16 @@ struct Layout {
   size_t tuple_bytes = 0;
 };
 
-constexpr size_t kMostOffset = 7;  // bytes of a varint
-constexpr size_t kMostLength = 5;
-static_assert(4 + kMostOffset + kMostLength == kCell);
+constexpr size_t kMaxOffset = 7;  // bytes of a varint
+constexpr size_t kMaxLength = 5;
+static_assert(4 + kMaxOffset + kMaxLength == kCell);
 
 struct Layouts {
-  Layout of[kMostOffset + 1][kMostLength + 1] = {};
+  Layout of[kMaxOffset + 1][kMaxLength + 1] = {};
 
   constexpr Layouts() {
-    for (size_t offset_bytes = 1; offset_bytes <= kMostOffset; ++offset_bytes) {
-      for (size_t length_bytes = 1; length_bytes <= kMostLength; ++length_bytes) {
+    for (size_t offset_bytes = 1; offset_bytes <= kMaxOffset; ++offset_bytes) {
+      for (size_t length_bytes = 1; length_bytes <= kMaxLength; ++length_bytes) {
         Fill(of[offset_bytes][length_bytes], offset_bytes, length_bytes);
       }
     }
@@ -186,7 +186,7 @@ static inline const Layout* LayoutAt(const uint8_t* in) noexcept {
   const uint64_t ends = ~first & 0x8080808080808080u;
   const auto offset_bytes = static_cast<size_t>(_tzcnt_u64(ends) / 8 + 1);
   const size_t length_bytes = size_t{in[1]} - 2 - offset_bytes;
-  if (offset_bytes > kMostOffset || length_bytes - 1 >= kMostLength) return nullptr;
+  if (offset_bytes > kMaxOffset || length_bytes - 1 >= kMaxLength) return nullptr;
   return &kLayouts.of[offset_bytes][length_bytes];
 }
 

@@ -100,10 +100,10 @@ static TupleScan Decode(const uint8_t* in, size_t bytes, uint64_t* offsets, uint
     return from + 2 + content;
   };
   // No valid tuple is longer than kReach, but the length byte of the previous one may claim so.
-  constexpr size_t kMostByLength = 2 + 255;
+  constexpr size_t kMaxByLength = 2 + 255;
   // Pairs to read before the next attempt to read tuples that are alike.
   size_t pause = 0;
-  while (room - i >= 2 && static_cast<size_t>(end - p) >= kMostByLength + kReach) {
+  while (room - i >= 2 && static_cast<size_t>(end - p) >= kMaxByLength + kReach) {
     const uint64_t content = p[1];
     const uint8_t* const next = behind(p, content);
     const uint64_t next_content = next[1];

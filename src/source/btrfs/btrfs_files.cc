@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/units.h"
 #include "source/btrfs/btrfs_stream.h"
 
@@ -29,16 +29,16 @@ absl::Status Impossible(std::string_view what, std::string_view path) {
   return absl::DataLossError(absl::StrCat(AbslView(what), ": ", AbslView(path)));
 }
 
-// The folder and the name of a path.
+// The directory and the name of a path.
 std::pair<std::string_view, std::string_view> SplitPath(std::string_view path) noexcept {
   const size_t slash = path.rfind('/');
   if (slash == std::string_view::npos) return {std::string_view(), path};
   return {path.substr(0, slash), path.substr(slash + 1)};
 }
 
-std::string Join(std::string_view folder, std::string_view name) {
-  if (folder.empty()) return std::string(name);
-  return absl::StrCat(AbslView(folder), "/", AbslView(name));
+std::string Join(std::string_view directory, std::string_view name) {
+  if (directory.empty()) return std::string(name);
+  return absl::StrCat(AbslView(directory), "/", AbslView(name));
 }
 
 // Calls `use` with every name of `path`, from the root, until it returns false.
@@ -142,7 +142,7 @@ absl::StatusOr<uint32_t> BtrfsFiles::Obtain(std::string_view path) {
       at = child->second;
       return true;
     }
-    // Anything may exist below a folder of the base. What the stream creates is empty at first.
+    // Anything may exist below a directory of the base. What the stream creates is empty at first.
     Node next{.kind = Kind::kGone};
     if (node.kind == Kind::kBase) next = {.kind = Kind::kBase, .origin = Join(node.origin, name)};
     const absl::StatusOr<uint32_t> added = Add(at, name, std::move(next));
@@ -155,8 +155,8 @@ absl::StatusOr<uint32_t> BtrfsFiles::Obtain(std::string_view path) {
 }
 
 absl::Status BtrfsFiles::Make(std::string_view path, Node node) {
-  const auto [folder, name] = SplitPath(path);
-  const absl::StatusOr<uint32_t> parent = Obtain(folder);
+  const auto [directory, name] = SplitPath(path);
+  const absl::StatusOr<uint32_t> parent = Obtain(directory);
   if (!parent.ok()) return parent.status();
   return Add(*parent, name, std::move(node)).status();
 }
@@ -184,12 +184,12 @@ absl::Status BtrfsFiles::Rename(std::string_view from, std::string_view to) {
     return Impossible("renames a path that does not exist", from);
   nodes_[*moved].renamed = true;
   if (from == to) return absl::OkStatus();
-  const auto [folder, name] = SplitPath(to);
-  const absl::StatusOr<uint32_t> parent = Obtain(folder);
+  const auto [directory, name] = SplitPath(to);
+  const absl::StatusOr<uint32_t> parent = Obtain(directory);
   if (!parent.ok()) return parent.status();
   // At most as many steps as `to` has names.
   for (uint32_t at = *parent;; at = nodes_[at].parent) {
-    if (at == *moved) return Impossible("moves a folder into itself", from);
+    if (at == *moved) return Impossible("moves a directory into itself", from);
     if (at == kTop) break;
   }
   if (absl::Status status = Remove(from); !status.ok()) return status;
@@ -281,7 +281,7 @@ absl::StatusOr<BtrfsFiles::Found> BtrfsFiles::Find(std::string_view path) {
       absl::InvalidArgumentError(absl::StrCat(AbslView(path), " is not a regular file"));
   switch (node.kind) {
     case Kind::kBase:
-      // It has a child, possibly a removed one: a folder, which is not reported as a file.
+      // It has a child, possibly a removed one: a directory, which is not reported as a file.
       if (!node.children.empty()) return other;
       return Found{true, node.origin, node.file, node.file != nullptr || node.renamed};
     case Kind::kFile:
@@ -307,8 +307,8 @@ std::string BtrfsFiles::PathOf(uint32_t index) const {
 }
 
 std::vector<std::string> BtrfsFiles::Touched(size_t most) const {
-  // Folders moved into each other can be nested deeper than any path is long, so names are built
-  // only for what is returned.
+  // Directories moved into each other can be nested deeper than any path is long, so names are
+  // built only for what is returned.
   std::map<const BtrfsFile*, uint32_t> found;
   std::vector<uint32_t> waiting = {kTop};
   while (!waiting.empty() && found.size() < most) {

@@ -90,7 +90,7 @@ class BtrfsFiles {
     std::string origin = {};
     // Its changes; null if the stream does not mention its contents.
     BtrfsFile* file = nullptr;
-    // The stream names it, and not only a folder above it: it exists.
+    // The stream names it, and not only a directory above it: it exists.
     bool proven = false;
   };
   // Errors: NOT_FOUND, INVALID_ARGUMENT if it is not a regular file.
@@ -119,7 +119,7 @@ class BtrfsFiles {
     std::string origin = {};
     std::map<std::string, uint32_t, std::less<>> children = {};
     BtrfsFile* file = nullptr;
-    bool renamed = false;  // itself, not only a folder above it
+    bool renamed = false;  // itself, not only a directory above it
   };
 
   absl::StatusOr<uint32_t> Add(uint32_t parent, std::string_view name, Node node);

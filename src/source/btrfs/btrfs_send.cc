@@ -197,7 +197,7 @@ absl::Status Player::Play(const BtrfsCommand& command) {
   switch (command.type) {
     case Type::kMakeFile:
       return files_->MakeFile(path);
-    case Type::kMakeFolder:
+    case Type::kMakeDirectory:
     case Type::kMakeNode:
     case Type::kMakeFifo:
     case Type::kMakeSocket:
@@ -212,7 +212,7 @@ absl::Status Player::Play(const BtrfsCommand& command) {
       if (!status.ok()) return status;
       return files_->Link(path, *command.path_link);
     case Type::kUnlink:
-    case Type::kRemoveFolder:
+    case Type::kRemoveDirectory:
       return files_->Remove(path);
     case Type::kWrite:
       return Change(command, command.data_length, "the data");

@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "base/errno_text.h"
 #include "base/file_io.h"
+#include "base/text.h"
 #include "cbt/source/copy_ranges.h"
 
 namespace cbt {

@@ -105,9 +105,9 @@ int AllowedSources::Open(std::string_view path, int flags) const {
     return -1;
   }
   if (entry == path) return OpenFile(std::string(path), flags);
-  const OwnedDescriptor folder(OpenFile(std::string(entry), O_PATH | O_DIRECTORY | O_CLOEXEC));
-  if (!folder.has_value()) return -1;
-  return OpenBeneath(folder.number(), std::string(path.substr(entry.size())), flags);
+  const OwnedDescriptor directory(OpenFile(std::string(entry), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!directory.has_value()) return -1;
+  return OpenBeneath(directory.number(), std::string(path.substr(entry.size())), flags);
 }
 
 }  // namespace cbt

@@ -10,8 +10,8 @@
 
 namespace cbt {
 
-// The operator's list: absolute paths of files, sockets and folders, and NBD addresses. Anyone who
-// can write to the directory chooses its sources, and with them what the server connects to.
+// The operator's list: absolute paths of files, sockets and directories, and NBD addresses. Anyone
+// who can write to the directory chooses its sources, and with them what the server connects to.
 class AllowedSources {
  public:
   // Errors: INVALID_ARGUMENT for any other entry.

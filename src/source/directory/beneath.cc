@@ -29,9 +29,9 @@ int OpenBeneath(int root, const std::string& path, int flags) {
 }
 
 int OpenBeneathStepwise(int root, const std::string& path, int flags) {
-  OwnedDescriptor folder(::openat(root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  OwnedDescriptor directory(::openat(root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
   size_t begin = 0;
-  while (folder.has_value()) {
+  while (directory.has_value()) {
     const size_t slash = path.find('/', begin);
     const bool last = slash == std::string::npos;
     const std::string name = path.substr(begin, last ? std::string::npos : slash - begin);
@@ -40,11 +40,11 @@ int OpenBeneathStepwise(int root, const std::string& path, int flags) {
       errno = EXDEV;
     } else {
       next = OwnedDescriptor(
-          ::openat(folder.number(), name.c_str(),
+          ::openat(directory.number(), name.c_str(),
                    last ? flags | O_NOFOLLOW : O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     }
     if (last) return next.Release();
-    folder = std::move(next);
+    directory = std::move(next);
     begin = slash + 1;
   }
   return -1;

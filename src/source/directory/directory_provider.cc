@@ -13,9 +13,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/descriptor.h"
-#include "base/errno_text.h"
+#include "base/text.h"
 #include "cbt/source/image.h"
 #include "cbt/source/open.h"
 #include "cbt/source/qcow2.h"
@@ -23,7 +22,7 @@
 #include "source/directory/allowed_sources.h"
 #include "source/directory/beneath.h"
 #include "source/directory/open_maps.h"
-#include "source/directory/snapshot_folder.h"
+#include "source/directory/snapshot_directory.h"
 #include "source/directory/volume_maps.h"
 #include "source/directory/volume_sources.h"
 #include "source/input/file_version.h"
@@ -41,7 +40,7 @@ std::string Quote(std::string_view id) {
   return absl::StrCat("\"", absl::Utf8SafeCEscape(AbslView(id.substr(0, 256))), "\"");
 }
 
-// A parsed id: the volume is the folder ("" for the root itself).
+// A parsed id: the volume is the directory ("" for the root itself).
 struct SnapshotId {
   std::string id;
   std::string volume;
@@ -109,10 +108,10 @@ class DirectoryProvider final : public SnapshotProvider {
                                                const StreamContext& context) override {
     absl::StatusOr<SnapshotId> id = ParseId(snapshot_id);
     if (!id.ok()) return id.status();
-    const SnapshotFolder folder = SnapshotFolder::Read(root_.number(), id->volume);
-    absl::StatusOr<Snapshot> image = OpenImage(folder, *id);
+    const SnapshotDirectory directory = SnapshotDirectory::Read(root_.number(), id->volume);
+    absl::StatusOr<Snapshot> image = OpenImage(directory, *id);
     if (!image.ok() && !absl::IsNotFound(image.status())) return image.status();
-    const VolumeSources sources = VolumeSources::Read(folder, rules_);
+    const VolumeSources sources = VolumeSources::Read(directory, rules_);
     DataVersion version;
     absl::StatusOr<std::unique_ptr<ExtentCursor>> reported =
         sources.Open({}, id->name, options_.block_size, &version, context.stop);
@@ -125,7 +124,7 @@ class DirectoryProvider final : public SnapshotProvider {
       return Source(MakeImageAllocationCursor(image->file, CursorOptions()), VersionOf(*image));
     }
     // The image may be gone while a map of it is left.
-    const VolumeMaps maps = VolumeMaps::Read(folder, root_paths_, open_maps_);
+    const VolumeMaps maps = VolumeMaps::Read(directory, root_paths_, open_maps_);
     absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = maps.Allocated(id->name, &version.text);
     if (!cursor.ok()) return About(*id, cursor.status());
     if (*cursor != nullptr) return FromMap(*std::move(cursor), version);
@@ -140,26 +139,26 @@ class DirectoryProvider final : public SnapshotProvider {
     absl::StatusOr<SnapshotId> target_id = ParseId(target_snapshot_id);
     if (!target_id.ok()) return target_id.status();
     if (base_id->volume != target_id->volume) return OfDifferentVolumes(*base_id, *target_id);
-    SnapshotFolder folder = SnapshotFolder::Read(root_.number(), target_id->volume);
-    absl::StatusOr<Snapshot> base = OpenImage(folder, *base_id);
-    absl::StatusOr<Snapshot> target = OpenImage(folder, *target_id);
+    SnapshotDirectory directory = SnapshotDirectory::Read(root_.number(), target_id->volume);
+    absl::StatusOr<Snapshot> base = OpenImage(directory, *base_id);
+    absl::StatusOr<Snapshot> target = OpenImage(directory, *target_id);
     // A snapshot that exists but is not ready is not answered from a map either.
     for (const auto* image : {&base, &target}) {
       if (!image->ok() && !absl::IsNotFound(image->status())) return image->status();
     }
-    VolumeMaps maps = VolumeMaps::Read(folder, root_paths_, open_maps_);
+    VolumeMaps maps = VolumeMaps::Read(directory, root_paths_, open_maps_);
     DataVersion version;
     absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor =
         maps.Delta(base_id->name, target_id->name, &version.text);
-    // Something changed since the folder was listed: list it again.
+    // Something changed since the directory was listed: list it again.
     for (int tries = 2; absl::IsAborted(cursor.status()) && tries > 0; --tries) {
-      folder = SnapshotFolder::Read(root_.number(), target_id->volume);
-      maps = VolumeMaps::Read(folder, root_paths_, open_maps_);
+      directory = SnapshotDirectory::Read(root_.number(), target_id->volume);
+      maps = VolumeMaps::Read(directory, root_paths_, open_maps_);
       cursor = maps.Delta(base_id->name, target_id->name, &version.text);
     }
     if (!cursor.ok()) return About(*target_id, cursor.status());
     if (*cursor != nullptr) return FromSource(*target_id, *std::move(cursor), target, version);
-    const VolumeSources sources = VolumeSources::Read(folder, rules_);
+    const VolumeSources sources = VolumeSources::Read(directory, rules_);
     cursor =
         sources.Open(base_id->name, target_id->name, options_.block_size, &version, context.stop);
     if (!cursor.ok()) return About(*target_id, cursor.status());
@@ -284,21 +283,22 @@ class DirectoryProvider final : public SnapshotProvider {
   absl::Status OfDifferentVolumes(const SnapshotId& base, const SnapshotId& target) const {
     for (const SnapshotId* const id : {&base, &target}) {
       const absl::StatusOr<Snapshot> image =
-          OpenImage(SnapshotFolder::Read(root_.number(), id->volume), *id);
+          OpenImage(SnapshotDirectory::Read(root_.number(), id->volume), *id);
       if (!image.ok()) return image.status();
     }
     return absl::InvalidArgumentError(absl::StrCat("snapshots ", Quote(base.id), " and ",
                                                    Quote(target.id), " are of different volumes"));
   }
 
-  absl::StatusOr<Snapshot> OpenImage(const SnapshotFolder& folder, const SnapshotId& id) const {
+  absl::StatusOr<Snapshot> OpenImage(const SnapshotDirectory& directory,
+                                     const SnapshotId& id) const {
     const auto not_found = [&id] {
       return absl::NotFoundError(absl::StrCat("snapshot ", Quote(id.id), ": no such snapshot"));
     };
     // A snapshot that can't be looked for is not reported as absent.
-    if (!folder.status().ok()) {
+    if (!directory.status().ok()) {
       return absl::UnavailableError(
-          absl::StrCat("snapshot ", Quote(id.id), ": ", folder.status().message()));
+          absl::StrCat("snapshot ", Quote(id.id), ": ", directory.status().message()));
     }
     OwnedDescriptor found;
     bool not_ready = false;
@@ -306,9 +306,9 @@ class DirectoryProvider final : public SnapshotProvider {
     bool ambiguous = false;
     bool is_qcow2 = false;
     std::string_view foreign;
-    for (const std::string& name : folder.names()) {
+    for (const std::string& name : directory.names()) {
       if (!CanBeImageOf(id, name)) continue;
-      OwnedDescriptor descriptor(folder.Open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+      OwnedDescriptor descriptor(directory.Open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
       if (!descriptor.has_value()) {
         // Links that lead out of the root and files that have just been removed are not snapshots;
         // one that exists and can't be opened is not reported as absent.

@@ -9,8 +9,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/file_io.h"
+#include "base/text.h"
 #include "cbt/transform.h"
 #include "cbt/units.h"
 #include "source/directory/beneath.h"
@@ -95,21 +95,21 @@ VolumeMaps::VolumeMaps(int root, std::string volume, const std::vector<std::stri
                        OpenMaps& open)
     : root_(root), volume_(std::move(volume)), root_paths_(root_paths), open_(&open) {}
 
-VolumeMaps VolumeMaps::Read(const SnapshotFolder& folder,
+VolumeMaps VolumeMaps::Read(const SnapshotDirectory& directory,
                             const std::vector<std::string>& root_paths, OpenMaps& open) {
-  VolumeMaps maps(folder.root(), folder.volume(), root_paths, open);
-  if (!folder.status().ok()) maps.NoteDamage(folder.status());
-  for (const std::string& name : folder.names()) {
-    const std::string path = folder.PathOf(name);  // before anything is open: it may throw
+  VolumeMaps maps(directory.root(), directory.volume(), root_paths, open);
+  if (!directory.status().ok()) maps.NoteDamage(directory.status());
+  for (const std::string& name : directory.names()) {
+    const std::string path = directory.PathOf(name);  // before anything is open: it may throw
     if (absl::EndsWith(name, AbslView(kMapExtension))) {
-      const int file = folder.Open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+      const int file = directory.Open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
       if (file >= 0) {
         maps.AddMap(file, name, path);
       } else if (MayBeThere(errno)) {
         maps.NoteDamage(FileError(name, errno));
       }
     } else if (absl::EndsWith(name, AbslView(kChainExtension))) {
-      const int chain = folder.Open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+      const int chain = directory.Open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
       if (chain >= 0) {
         maps.AddChain(chain, name);
       } else if (MayBeThere(errno)) {
@@ -166,7 +166,7 @@ void VolumeMaps::AddChain(int descriptor, const std::string& file) {
 }
 
 bool VolumeMaps::IsOurs(const std::string& volume) const {
-  // `cbtctl delta ./mon.img ./tue.img` calls its folder ".".
+  // `cbtctl delta ./mon.img ./tue.img` calls its directory ".".
   if (volume.empty() || volume == "." || volume == volume_) return true;
   if (volume_.empty()) {
     return std::any_of(root_paths_.begin(), root_paths_.end(), [&volume](const std::string& path) {
@@ -215,11 +215,11 @@ std::vector<VolumeMaps::Witness> VolumeMaps::MapsOf(const std::string& base,
   return witnesses;
 }
 
-// Not opened earlier, because a folder may hold more maps than a process may have open files.
+// Not opened earlier, because a directory may hold more maps than a process may have open files.
 absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeMaps::OpenMap(const Map& of) const {
   const auto is_another = [&of] {
     return absl::AbortedError(
-        absl::StrCat(of.file, ": was replaced or removed since the folder was listed"));
+        absl::StrCat(of.file, ": was replaced or removed since the directory was listed"));
   };
   OwnedDescriptor descriptor(OpenBeneath(root_, of.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!descriptor.has_value()) {

@@ -17,31 +17,31 @@
 #include "map/chain/chain_manifest.h"
 #include "map/map_file.h"
 #include "source/directory/open_maps.h"
-#include "source/directory/snapshot_folder.h"
+#include "source/directory/snapshot_directory.h"
 
 namespace cbt {
 
-// Maps are the files `*.cbm` in the volume's folder, chains its folders `*.chain`. The snapshot
-// names inside them count, not their file names: a name alone or a full id. Maps that name another
-// volume are ignored. If several answer the same question all are compared: a map may lie next to
-// the chain that it was appended to, and last week's chain next to this week's.
+// Maps are the files `*.cbm` in the volume's directory, chains its directories `*.chain`. The
+// snapshot names inside them count, not their file names: a name alone or a full id. Maps that name
+// another volume are ignored. If several answer the same question all are compared: a map may lie
+// next to the chain that it was appended to, and last week's chain next to this week's.
 class VolumeMaps {
  public:
   static constexpr std::string_view kMapExtension = ".cbm";
   static constexpr std::string_view kChainExtension = ".chain";
 
-  // Reads the headers of the maps and chains in `folder`, whose root must outlive the object. A
-  // missing folder has no maps. `root_paths`: absolute paths of the root; maps in the root itself
-  // may name an end of one of them as their volume. `open` must outlive the object.
-  static VolumeMaps Read(const SnapshotFolder& folder, const std::vector<std::string>& root_paths,
-                         OpenMaps& open);
+  // Reads the headers of the maps and chains in `directory`, whose root must outlive the object. A
+  // missing directory has no maps. `root_paths`: absolute paths of the root; maps in the root
+  // itself may name an end of one of them as their volume. `open` must outlive the object.
+  static VolumeMaps Read(const SnapshotDirectory& directory,
+                         const std::vector<std::string>& root_paths, OpenMaps& open);
 
-  // The extents that changed from snapshot `base` to `target` (names in the folder); null if no map
-  // or chain answers. No data of the volume is read. If several answer, they are compared first, in
-  // full and in the memory of two batches, in blocks of the coarsest, which is returned.
+  // The extents that changed from snapshot `base` to `target` (names in the directory); null if no
+  // map or chain answers. No data of the volume is read. If several answer, they are compared
+  // first, in full and in the memory of two batches, in blocks of the coarsest, which is returned.
   // Errors: FAILED_PRECONDITION if an answer is damaged, of a newer version or contradicted by
   //         another one, INVALID_ARGUMENT if the base is newer than the target, ABORTED if
-  //         something changed since the folder was listed: list it again. The cursor fails with
+  //         something changed since the directory was listed: list it again. The cursor fails with
   //         ABORTED at its end if a file was overwritten in place.
   // `version`: receives a text that changes with the contents of the files that answer.
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Delta(const std::string& base,

@@ -10,12 +10,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/descriptor.h"
-#include "base/errno_text.h"
 #include "base/file_io.h"
 #include "base/lines.h"
-#include "base/parse_number.h"
+#include "base/text.h"
 #include "cbt/source/byte_stream.h"
 #include "cbt/units.h"
 #include "map/map_limit.h"
@@ -64,10 +62,10 @@ absl::StatusOr<int> DataFile(int descriptor, const std::string& name) {
 
 }  // namespace
 
-VolumeSources VolumeSources::Read(const SnapshotFolder& folder, const Rules& rules) {
-  VolumeSources sources(folder.root(), folder.volume(), rules);
-  if (!folder.status().ok()) sources.damage_ = AsDamage(folder.status());
-  for (const std::string& name : folder.names()) {
+VolumeSources VolumeSources::Read(const SnapshotDirectory& directory, const Rules& rules) {
+  VolumeSources sources(directory.root(), directory.volume(), rules);
+  if (!directory.status().ok()) sources.damage_ = AsDamage(directory.status());
+  for (const std::string& name : directory.names()) {
     if (!absl::EndsWith(name, AbslView(kExtension))) {
       sources.files_.insert(name.substr(0, name.rfind('.')));
       continue;
@@ -228,7 +226,7 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeSources::Open(
     if (descriptor.ok()) files->Add(FileVersion(*descriptor));
     return descriptor;
   };
-  const MapLimit limit(kMostMapBytes);
+  const MapLimit limit(kMaxOwnMapBytes);
   absl::StatusOr<OpenedSource> source = OpenSource(found->address, options);
   if (version != nullptr) {
     *version = {.text = absl::StrCat("source:", found->text, "\n", files->text),

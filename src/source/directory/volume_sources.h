@@ -18,12 +18,12 @@
 #include "cbt/source/open.h"
 #include "cbt/units.h"
 #include "source/directory/allowed_sources.h"
-#include "source/directory/snapshot_folder.h"
+#include "source/directory/snapshot_directory.h"
 #include "source/input/file_version.h"
 
 namespace cbt {
 
-// The files `*.source` in a volume's folder, each a few lines of `key value`:
+// The files `*.source` in a volume's directory, each a few lines of `key value`:
 //
 //   # what changed on Monday
 //   base sunday
@@ -33,7 +33,7 @@ namespace cbt {
 //   address .sun-mon.xml
 //
 // `base` is missing if the source reports what is allocated. `address` is a file in the volume's
-// folder or, if the rules list it, an absolute path or an nbd:// address; only regular files and
+// directory or, if the rules list it, an absolute path or an nbd:// address; only regular files and
 // block devices are opened. `from`, `capacity` and `base-capacity` are as for `cbtctl delta`. Each
 // key may be given once, and every line must be terminated: see ForEachLine().
 class VolumeSources {
@@ -41,7 +41,7 @@ class VolumeSources {
   static constexpr std::string_view kExtension = ".source";
 
   // Of the map that a list, or a bitmap that is read once, becomes; each stream has its own.
-  static constexpr uint64_t kMostMapBytes = 256 * kMiB;
+  static constexpr uint64_t kMaxOwnMapBytes = 256 * kMiB;
 
   // Limits for all sources of a directory.
   struct Rules {
@@ -49,14 +49,14 @@ class VolumeSources {
     std::chrono::milliseconds time;  // see SourceOptions::time_limit
   };
 
-  // Reads the `*.source` files in `folder`. Its root and `rules` must outlive the object and its
+  // Reads the `*.source` files in `directory`. Its root and `rules` must outlive the object and its
   // cursors.
-  static VolumeSources Read(const SnapshotFolder& folder, const Rules& rules);
+  static VolumeSources Read(const SnapshotDirectory& directory, const Rules& rules);
 
-  // What the source for these snapshots (names in the folder) reports, in blocks of `block_size`
+  // What the source for these snapshots (names in the directory) reports, in blocks of `block_size`
   // bytes; null if missing. An empty base asks for what is allocated.
   // Errors: FAILED_PRECONDITION if the source can't be used, or if there are several;
-  //         RESOURCE_EXHAUSTED if its map takes more than kMostMapBytes; UNAVAILABLE
+  //         RESOURCE_EXHAUSTED if its map takes more than kMaxOwnMapBytes; UNAVAILABLE
   //         if an NBD server can't be reached, DEADLINE_EXCEEDED if the source takes too long,
   //         CANCELLED after `stop` was requested, which the cursor heeds too.
   // `version`: receives that of the entry and of the files that it was read from. Of an NBD server
@@ -100,7 +100,7 @@ class VolumeSources {
   std::string volume_;
   const Rules* rules_;
   std::vector<Entry> entries_;
-  std::set<std::string> files_;  // the other names in the folder, without extension
+  std::set<std::string> files_;  // the other names in the directory, without extension
   absl::Status damage_;
 };
 

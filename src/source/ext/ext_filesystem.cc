@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cbt/list_cursor.h"
+#include "cbt/memory.h"
 #include "cbt/transform.h"
 #include "source/ext/ext_superblock.h"
 #include "source/input/time_limit.h"

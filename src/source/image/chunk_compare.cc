@@ -91,7 +91,7 @@ absl::Status CompareChunk(const ImagePair& pair, uint64_t begin, uint64_t end, s
       absl::Status status = pair.target->Read(piece, length, buffers.target());
       if (!status.ok()) return status;
     }
-    watch.Look();
+    watch.Update();
     if (read_base && read_target) {
       kernels.compare(buffers.base(), buffers.target(), length, block_size, bits.data());
     } else {

@@ -13,7 +13,7 @@
 #include "core/run_assembler.h"
 #include "simd/kernels.h"
 #include "source/image/partclone.h"
-#include "source/input/base64_stream.h"
+#include "source/input/derived_inputs.h"
 
 namespace cbt {
 namespace {

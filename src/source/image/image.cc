@@ -16,11 +16,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/descriptor.h"
-#include "base/errno_text.h"
 #include "base/file_io.h"
 #include "base/holes.h"
+#include "base/text.h"
 
 namespace cbt {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cbt/list_cursor.h"
+#include "cbt/memory.h"
 #include "cbt/source/image.h"
 #include "cbt/transform.h"
 #include "cbt/units.h"

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/source/byte_stream.h"
 #include "cbt/source/dense_bitmap.h"
 #include "cbt/source/image.h"
 #include "source/image/partclone.h"
-#include "source/input/base64_stream.h"
+#include "source/input/derived_inputs.h"
 #include "source/open/openers.h"
 
 namespace cbt {

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/cursor.h"
 #include "cbt/extent.h"
 #include "cbt/units.h"

@@ -75,7 +75,7 @@ WaitWatch::WaitWatch(std::atomic<bool>* cold) noexcept : cold_(cold) {
   if (Looks()) waits_ = WaitsOfThread();
 }
 
-void WaitWatch::Look() noexcept {
+void WaitWatch::Update() noexcept {
   if (Looks() && WaitsOfThread() != waits_) cold_->store(true, std::memory_order_relaxed);
 }
 

@@ -45,7 +45,7 @@ class WaitWatch {
   explicit WaitWatch(std::atomic<bool>* cold) noexcept;
 
   // Call after a read.
-  void Look() noexcept;
+  void Update() noexcept;
 
  private:
   bool Looks() const noexcept;

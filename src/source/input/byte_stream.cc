@@ -13,9 +13,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/descriptor.h"
 #include "base/file_io.h"
+#include "base/text.h"
 #include "cbt/units.h"
 #include "source/input/time_limit.h"
 

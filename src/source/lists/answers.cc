@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/source/lists.h"
 #include "cbt/wire/digest.h"
 #include "source/lists/change_collector.h"
@@ -168,7 +168,7 @@ class JsonReader final : public JsonEvents {
     }
     if (key == "complete") {
       if (value.kind != JsonScalar::Kind::kBool || !value.boolean || object_.complete) {
-        return absl::DataLossError("\"complete\" is not true, or twice");
+        return absl::DataLossError("\"complete\" is duplicated or not true");
       }
       object_.complete = true;
       return absl::OkStatus();
@@ -217,7 +217,8 @@ class JsonReader final : public JsonEvents {
   static absl::Status TakeText(std::string_view key, const JsonScalar& value,
                                std::optional<std::string>& out) {
     if (value.kind != JsonScalar::Kind::kString || out.has_value()) {
-      return absl::DataLossError(absl::StrCat("\"", AbslView(key), "\" is not a string, or twice"));
+      return absl::DataLossError(
+          absl::StrCat("\"", AbslView(key), "\" is duplicated or not a string"));
     }
     out = value.string;
     return absl::OkStatus();

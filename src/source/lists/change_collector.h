@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/change_map.h"
 #include "cbt/extent.h"
-#include "cbt/source/import.h"
+#include "cbt/source/lists.h"
 
 namespace cbt {
 

@@ -64,7 +64,7 @@ class EbsReader final : public JsonPages {
       if (array) return absl::DataLossError("a block that is not an object");
       index_.reset();
     } else if (in_list_ && depth == 3 && key == "BlockIndex") {
-      return absl::DataLossError("BlockIndex is not a number, or twice");
+      return absl::DataLossError("BlockIndex is missing, duplicated or not a number");
     }
     return absl::OkStatus();
   }
@@ -84,7 +84,7 @@ class EbsReader final : public JsonPages {
     if (depth == 2) return absl::DataLossError("a block that is not an object");
     if (depth == 3 && key == "BlockIndex") {
       if (value.kind != JsonScalar::Kind::kNumber || index_.has_value()) {
-        return absl::DataLossError("BlockIndex is not a number, or twice");
+        return absl::DataLossError("BlockIndex is missing, duplicated or not a number");
       }
       index_ = value.number;
     }

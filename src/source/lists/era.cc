@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/source/lists.h"
 #include "source/lists/change_collector.h"
 #include "source/lists/sector_units.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "source/lists/change_collector.h"
 
 #if CBT_HAVE_RAPIDJSON
@@ -40,7 +40,8 @@ absl::Status TakeNumber(std::string_view key, const JsonScalar& value, std::opti
   const std::optional<uint64_t> number = value.AsNumber();
   if (!number.has_value() || out.has_value() ||
       (value.kind != JsonScalar::Kind::kNumber && !spelt)) {
-    return absl::DataLossError(absl::StrCat("\"", AbslView(key), "\" is not a number, or twice"));
+    return absl::DataLossError(
+        absl::StrCat("\"", AbslView(key), "\" is duplicated or not a number"));
   }
   out = number;
   return absl::OkStatus();

@@ -86,7 +86,7 @@ class QemuMapReader final : public JsonEvents {
                            std::optional<bool>& out) {
     if (value.kind != JsonScalar::Kind::kBool || out.has_value()) {
       return absl::DataLossError(
-          absl::StrCat("\"", std::string(key), "\" is not a boolean, or twice"));
+          absl::StrCat("\"", std::string(key), "\" is duplicated or not a boolean"));
     }
     out = value.boolean;
     return absl::OkStatus();

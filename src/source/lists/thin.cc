@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/source/lists.h"
 #include "cbt/units.h"
 #include "source/lists/change_collector.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/units.h"
 #include "source/lists/change_collector.h"
 

@@ -5,8 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "base/errno_text.h"
+#include "base/text.h"
 #include "source/input/time_limit.h"
 #ifdef CBT_HAVE_LIBNBD
 #include "source/nbd/libnbd.h"

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/source/open.h"
 #include "cbt/transform.h"
 #include "source/input/time_limit.h"

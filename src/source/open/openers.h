@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "cbt/change_map.h"
 #include "cbt/cursor.h"
-#include "cbt/source/import.h"
+#include "cbt/source/lists.h"
 #include "cbt/source/open.h"
 #include "source/open/source_request.h"
 

@@ -4,7 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/source/open.h"
 #include "cbt/source/qcow2.h"
 #include "source/open/source_request.h"

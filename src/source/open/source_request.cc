@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "base/parse_number.h"
-#include "source/input/spooled_file.h"
+#include "base/text.h"
+#include "source/input/derived_inputs.h"
 #include "source/input/time_limit.h"
 #include "source/open/list_look.h"
 

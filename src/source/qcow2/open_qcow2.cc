@@ -38,7 +38,7 @@ absl::StatusOr<std::shared_ptr<const Qcow2Image>> OpenQcow2Image(SourceRequest& 
   }
   absl::StatusOr<std::shared_ptr<const Image>> file = request.Image();
   if (!file.ok()) return file.status();
-  return Qcow2Image::FromImage(*std::move(file), FolderOf(request.address()), options);
+  return Qcow2Image::FromImage(*std::move(file), DirectoryOf(request.address()), options);
 }
 
 absl::StatusOr<Qcow2State> StateOf(SourceRequest& request, std::string_view option) {

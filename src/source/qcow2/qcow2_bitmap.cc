@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/units.h"
 #include "core/run_assembler.h"
 #include "simd/kernels.h"

@@ -24,7 +24,7 @@ struct Answer {
 };
 
 // Merges the answers of a view into maximal extents. A view has
-//   absl::Status Look(uint64_t offset, Answer& answer);
+//   absl::Status Lookup(uint64_t offset, Answer& answer);
 //   uint64_t work() const;
 //   absl::Status CheckUnchanged() const;
 template <typename View>
@@ -45,7 +45,7 @@ class PlacementCursor final : public ExtentCursor {
     for (uint64_t step = 0; position_ < capacity(); ++step) {
       if (step % kStepsPerLook == 0 && view_.work() >= limit) break;
       Answer answer;
-      if (absl::Status status = view_.Look(position_, answer); !status.ok()) return status;
+      if (absl::Status status = view_.Lookup(position_, answer); !status.ok()) return status;
       if (answer.end <= position_) {
         return absl::InternalError(absl::StrCat("qcow2: no progress at offset ", position_));
       }
@@ -83,7 +83,7 @@ class AllocationView {
   AllocationView(const Qcow2State& state, const Qcow2Tables& tables)
       : chain_(std::make_unique<ChainWalk>(state.image, tables, SegmentRule::kKind)) {}
 
-  absl::Status Look(uint64_t offset, Answer& answer) {
+  absl::Status Lookup(uint64_t offset, Answer& answer) {
     using Kind = ChainWalk::Place::Kind;
     ChainWalk::Place place;
     absl::Status status = chain_->Resolve(offset, chain_->depth(), place);
@@ -215,7 +215,7 @@ class DeltaView {
              base_->cut() == target_->cut();
   }
 
-  absl::Status Look(uint64_t offset, Answer& answer) {
+  absl::Status Lookup(uint64_t offset, Answer& answer) {
     if (twins_ && offset < base_->size()) {
       absl::StatusOr<uint64_t> equal = target_->walk(0).EqualUpTo(base_->walk(0), offset);
       if (!equal.ok()) return equal.status();

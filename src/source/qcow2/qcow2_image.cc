@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
+#include "base/text.h"
 #include "cbt/source/qcow2.h"
 #include "source/open/source_request.h"
 #include "source/qcow2/qcow2_format.h"
@@ -54,7 +54,7 @@ absl::Status CheckNoWriter(const Image& file) {
 }
 
 // The path for the name of a backing file.
-absl::StatusOr<std::string> BackingPath(const Image& file, const std::string& folder,
+absl::StatusOr<std::string> BackingPath(const Image& file, const std::string& directory,
                                         std::string name) {
   constexpr std::string_view kFile = "file:";
   const bool plain = name.rfind(kFile, 0) == 0;
@@ -66,7 +66,7 @@ absl::StatusOr<std::string> BackingPath(const Image& file, const std::string& fo
         "qcow2: ", file.label(), ": the name of the backing file, which begins with ",
         Qcow2Quoted(protocol ? name.substr(0, colon + 1) : std::string(kFile)), ", is not a path"));
   }
-  return (std::filesystem::path(folder) / name).string();
+  return (std::filesystem::path(directory) / name).string();
 }
 
 // That a file has no known magic number does not prove that it is raw: a damaged qcow2 image has
@@ -162,7 +162,7 @@ absl::StatusOr<std::shared_ptr<const Image>> OpenBacking(const Qcow2Options& opt
 
 // Opens the chain of backing files below the last of `layers`. `hide_paths`: files go by the label
 // of the first one and a number.
-absl::Status AddBacking(std::string folder, bool hide_paths, const Qcow2Options& options,
+absl::Status AddBacking(std::string directory, bool hide_paths, const Qcow2Options& options,
                         std::vector<Qcow2Layer>& layers) {
   while (!layers.back().raw && layers.back().header.backing_name) {
     const Qcow2Layer& overlay = layers.back();
@@ -172,7 +172,7 @@ absl::Status AddBacking(std::string folder, bool hide_paths, const Qcow2Options&
                                                    " files"));
     }
     absl::StatusOr<std::string> path =
-        BackingPath(*overlay.file, folder, *overlay.header.backing_name);
+        BackingPath(*overlay.file, directory, *overlay.header.backing_name);
     if (!path.ok()) return path.status();
     const std::string label =
         hide_paths ? absl::StrCat(layers.front().file->label(), ", backing file ", layers.size())
@@ -190,13 +190,13 @@ absl::Status AddBacking(std::string folder, bool hide_paths, const Qcow2Options&
     if (!raw.ok()) return raw.status();
     absl::Status status = AddLayer(*std::move(file), *raw, options, layers);
     if (!status.ok()) return status;
-    folder = std::filesystem::path(*path).parent_path();
+    directory = std::filesystem::path(*path).parent_path();
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<const Qcow2Image::Parts>> OpenParts(
-    std::shared_ptr<const Image> file, const std::string& folder, bool hide_paths,
+    std::shared_ptr<const Image> file, const std::string& directory, bool hide_paths,
     const Qcow2Options& options) {
   if (file == nullptr) return absl::InvalidArgumentError("qcow2: no image");
   if (options.max_depth < 1 || options.max_depth > kMaxQcow2Depth) {
@@ -211,7 +211,7 @@ absl::StatusOr<std::unique_ptr<const Qcow2Image::Parts>> OpenParts(
   if (!snapshots.ok()) return snapshots.status();
   parts->snapshots = *std::move(snapshots);
   if (options.follow_backing) {
-    status = AddBacking(folder, hide_paths, options, parts->layers);
+    status = AddBacking(directory, hide_paths, options, parts->layers);
     if (!status.ok()) return status;
   } else {
     parts->cut = top.header.backing_name.has_value();
@@ -237,8 +237,8 @@ absl::StatusOr<std::shared_ptr<const Qcow2Image>> Qcow2Image::Open(const std::st
 }
 
 absl::StatusOr<std::shared_ptr<const Qcow2Image>> Qcow2Image::FromImage(
-    std::shared_ptr<const Image> file, const std::string& folder, const Qcow2Options& options) {
-  auto parts = OpenParts(std::move(file), folder, true, options);
+    std::shared_ptr<const Image> file, const std::string& directory, const Qcow2Options& options) {
+  auto parts = OpenParts(std::move(file), directory, true, options);
   if (!parts.ok()) return parts.status();
   return std::shared_ptr<const Qcow2Image>(new Qcow2Image(*std::move(parts)));
 }

@@ -12,9 +12,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/descriptor.h"
 #include "base/file_io.h"
+#include "base/text.h"
 
 namespace cbt {
 

@@ -1,4 +1,4 @@
-// Uses every component once: images in a folder, a server for them, a client of it.
+// Uses every component once: images in a directory, a server for them, a client of it.
 #include <cstdio>
 
 #include "cbt/rpc/client.h"

@@ -2,7 +2,7 @@
 #include <cstdio>
 
 #include "cbt/kube/client.h"
-#include "cbt/kube/core_objects.h"
+#include "cbt/kube/typed_objects.h"
 
 int main() {
   auto object = cbt::kube::Object::Parse(R"({"kind":"ConfigMap","extra":[1.5]})");

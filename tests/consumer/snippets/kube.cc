@@ -2,9 +2,8 @@
 #include <string>
 
 #include "cbt/kube/client.h"
-#include "cbt/kube/core_objects.h"
-#include "cbt/kube/reviews.h"
 #include "cbt/kube/status.h"
+#include "cbt/kube/typed_objects.h"
 
 // [review]
 // Whether the bearer of `token` may read snapshots of a namespace. Every failure is an error, and

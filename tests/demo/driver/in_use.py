@@ -221,7 +221,7 @@ class ServedVolume(InUse):
         control = f"{self.folder}/control.sock"
         self.server = subprocess.Popen(
             ["nbdkit", "--foreground", "--unix", f"{self.folder}/nbd.sock", self.plugin,
-             f"folder={self.folder}/volume", f"control={control}"], stdin=subprocess.DEVNULL,
+             f"directory={self.folder}/volume", f"control={control}"], stdin=subprocess.DEVNULL,
             start_new_session=True)
         for path in (control, f"{self.folder}/nbd.sock"):
             while not os.path.exists(path):

@@ -105,8 +105,8 @@ class VolumeHostTest : public testing::Test {
     FuseSession session = observer_.sessions[kFirst];
     session.clean = clean;
     session.resends = resends;
-    host_->Give(kFirst, session,
-                OwnedDescriptor(fcntl(observer_.kept[kFirst].number(), F_DUPFD_CLOEXEC, 3)));
+    host_->Adopt(kFirst, session,
+                 OwnedDescriptor(fcntl(observer_.kept[kFirst].number(), F_DUPFD_CLOEXEC, 3)));
     host_->SetObserver(&observer_);
   }
   bool WaitForState(State state) {
@@ -289,13 +289,15 @@ class HostServerTest : public VolumeHostTest {
 };
 
 TEST_F(HostServerTest, NANothingIsAttachedBeforeADriverHasGivenBackWhatItKeeps) {
-  ASSERT_OK_AND_ASSIGN(const auto server, HostServer::Start({.state_folder = scratch_ / "s"}, 0s));
+  ASSERT_OK_AND_ASSIGN(const auto server,
+                       HostServer::Start({.state_directory = scratch_ / "s"}, 0s));
   EXPECT_TRUE(absl::IsUnavailable(Ask("serve"))) << Ask("serve");
   EXPECT_TRUE(absl::IsUnavailable(Ask("stop")));
 }
 
 TEST_F(HostServerTest, NAAHostWithoutThreadsGoesOn) {
-  ASSERT_OK_AND_ASSIGN(const auto server, HostServer::Start({.state_folder = scratch_ / "s"}, 0s));
+  ASSERT_OK_AND_ASSIGN(const auto server,
+                       HostServer::Start({.state_directory = scratch_ / "s"}, 0s));
   {
     const test::NoThreads none;
     EXPECT_TRUE(absl::IsResourceExhausted(Ask("stop"))) << Ask("stop");

@@ -43,7 +43,7 @@ class StoreTest : public testing::Test {
     Restart();
   }
   bool FilesAreCloned() const {
-    const std::string path = folder_ / "probe";
+    const std::string path = directory_ / "probe";
     test::RequireOk(TrackedVolume::Create(path, kMiB));
     const auto probe = ValueOf(TrackedVolume::Open(path));
     test::RequireOk(probe->TakeSnapshot("probe"));
@@ -84,7 +84,7 @@ class StoreTest : public testing::Test {
   }
   // Where the state of a volume's data is.
   std::string Path(const std::string& volume) const {
-    return folder_ / ("volumes/" + volume + "/volume");
+    return directory_ / ("volumes/" + volume + "/volume");
   }
 
   // A snapshot that is not ready, and will not be before the volume is opened again.
@@ -108,7 +108,7 @@ class StoreTest : public testing::Test {
   // What a driver leaves that is killed before it takes the snapshot.
   std::string Reserve(const std::string& volume, const std::string& name) {
     const auto catalog =
-        ValueOf(Catalog::Open(options_.state_folder, [](const auto&, const auto&) {}));
+        ValueOf(Catalog::Open(options_.state_directory, [](const auto&, const auto&) {}));
     return ValueOf(catalog->ReserveSnapshot(volume, name));
   }
   void WriteOldRecord(const std::string& volume, const std::string& id, const std::string& name) {
@@ -118,7 +118,7 @@ class StoreTest : public testing::Test {
                            .owner = "snapshot name"});
     writer.Text(name);
     const std::vector<uint8_t> bytes = std::move(writer).Finish();
-    folder_.Write("volumes/" + volume + "/names/" + id, std::string(bytes.begin(), bytes.end()));
+    directory_.Write("volumes/" + volume + "/names/" + id, std::string(bytes.begin(), bytes.end()));
   }
 
   absl::StatusOr<Snapshot> WaitUntilReady(const std::string& volume, const std::string& name) {
@@ -151,10 +151,10 @@ class StoreTest : public testing::Test {
     return true;
   }
 
-  TempDir folder_;
+  TempDir directory_;
   std::mutex reports_mutex_;
   std::vector<std::string> reports_;
-  StoreOptions options_ = {.state_folder = folder_.path(),
+  StoreOptions options_ = {.state_directory = directory_.path(),
                            .report =
                                [this](const std::string&, const absl::Status& why) {
                                  const std::lock_guard lock(reports_mutex_);
@@ -217,9 +217,9 @@ TEST_F(StoreTest, MBARemovedVolumeIsNeverSnapshot) {
     const VolumeRequest clone = {.name = "clone", .source = {ContentSource::Kind::kVolume, volume}};
     EXPECT_TRUE(absl::IsNotFound(store_->CreateVolume(clone).status()));
   }
-  // It kept the volume's folder until here.
+  // It kept the volume's directory until here.
   ASSERT_OK(store_->DeleteSnapshot(taken.id));
-  EXPECT_TRUE(folder_.Names("volumes").empty());
+  EXPECT_TRUE(directory_.Names("volumes").empty());
 }
 
 TEST_F(StoreTest, MBADeletedVolumeKeepsWhatASnapshotStillNeeds) {
@@ -265,7 +265,7 @@ TEST_F(StoreTest, MBAReservedNameIsNoSnapshot) {
   ASSERT_OK_AND_ASSIGN(const Snapshot taken, store_->CreateSnapshot(other, "monday"));
   EXPECT_NE(taken.id, id);
   ASSERT_OK(store_->DeleteVolume(volume));
-  EXPECT_THAT(folder_.Names("volumes"), testing::ElementsAre(other));
+  EXPECT_THAT(directory_.Names("volumes"), testing::ElementsAre(other));
 }
 
 TEST_F(StoreTest, MBAVolumeThatCantBeAskedKeepsItsNames) {
@@ -306,7 +306,7 @@ TEST_F(StoreTest, MBAVolumeWithADamagedSnapshotRecordIsLeftAlone) {
   const std::string volume = MakeVolume("volume");
   const Snapshot one = ValueOf(WaitUntilReady(volume, "one"));
   Stop();
-  folder_.Write("volumes/" + volume + "/names/" + one.id, "no record at all");
+  directory_.Write("volumes/" + volume + "/names/" + one.id, "no record at all");
   Restart();
   EXPECT_THAT(reports_, testing::Contains(testing::HasSubstr(one.id)));
   // Nothing of it is deleted as if there were no snapshot, and no one hears that it is gone.
@@ -322,15 +322,15 @@ TEST_F(StoreTest, MBAVolumeWhoseRecordIsGoneIsLeftAlone) {
   const std::string volume = MakeVolume("volume");
   Fill(volume, 1);
   Stop();
-  const std::string folder = folder_ / ("volumes/" + volume);
-  std::filesystem::rename(folder + "/RECORD", folder_ / "elsewhere");
+  const std::string directory = directory_ / ("volumes/" + volume);
+  std::filesystem::rename(directory + "/RECORD", directory_ / "elsewhere");
   Restart();
   EXPECT_TRUE(std::filesystem::exists(Path(volume) + "/data"));
   EXPECT_THAT(reports_, testing::Contains(testing::HasSubstr("RECORD: is missing")));
   EXPECT_TRUE(absl::IsDataLoss(store_->DeleteVolume(volume)));
   // It comes back as it was.
   Stop();
-  std::filesystem::rename(folder_ / "elsewhere", folder + "/RECORD");
+  std::filesystem::rename(directory_ / "elsewhere", directory + "/RECORD");
   Restart();
   EXPECT_EQ(ValueIn(volume), 1);
 }
@@ -340,15 +340,15 @@ TEST_F(StoreTest, WhatWasBegunIsRemovedAtTheNextStart) {
   Stop();
   {
     const auto catalog =
-        ValueOf(Catalog::Open(options_.state_folder, [](const auto&, const auto&) {}));
+        ValueOf(Catalog::Open(options_.state_directory, [](const auto&, const auto&) {}));
     const std::string begun = ValueOf(catalog->NewVolume());
     ASSERT_OK(TrackedVolume::Create(Path(begun), kMiB));
     ASSERT_OK(catalog->DropVolume(removed));
-    std::filesystem::create_directory(folder_ / ("volumes/vol-" + std::string(24, 'a')));
+    std::filesystem::create_directory(directory_ / ("volumes/vol-" + std::string(24, 'a')));
   }
-  EXPECT_EQ(folder_.Names("volumes").size(), 3);
+  EXPECT_EQ(directory_.Names("volumes").size(), 3);
   Restart();
-  EXPECT_TRUE(folder_.Names("volumes").empty());
+  EXPECT_TRUE(directory_.Names("volumes").empty());
 }
 
 // A clone and the deletion of its source at the same time: never the zeros of discarded data.
@@ -483,7 +483,7 @@ TEST_F(CloneTest, MEACloneThatWasMadeForNobodyIsNotGivenToALaterCall) {
     if (restarted) {
       Restart();
     } else {
-      EXPECT_TRUE(Eventually([&] { return folder_.Names("volumes").size() == 1; }));
+      EXPECT_TRUE(Eventually([&] { return directory_.Names("volumes").size() == 1; }));
     }
     ASSERT_OK_AND_ASSIGN(const Volume clone, store_->CreateVolume(request));
     EXPECT_EQ(ValueIn(clone.id), 2);

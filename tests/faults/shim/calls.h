@@ -1,7 +1,7 @@
-// Shows a program's system calls on files below a folder and on sockets to a hook, before and after
-// they are made. The functions of file_calls.cc and socket_calls.cc override the C library's, from
-// a preloaded library or from the program itself. The program that links them defines Before() and
-// After() to decide the fate of each call.
+// Shows a program's system calls on files below a directory and on sockets to a hook, before and
+// after they are made. The functions of file_calls.cc and socket_calls.cc override the C library's,
+// from a preloaded library or from the program itself. The program that links them defines Before()
+// and After() to decide the fate of each call.
 #ifndef CBT_TESTS_FAULTS_SHIM_CALLS_H_
 #define CBT_TESTS_FAULTS_SHIM_CALLS_H_
 
@@ -52,8 +52,8 @@ enum class Verdict { kPass, kFail, kShort };
 Verdict Before(const Attempt& attempt);
 void After(const Attempt& attempt, long result);
 
-// What is watched. The hook defines WatchedFolder() and WatchSockets().
-const char* WatchedFolder();
+// What is watched. The hook defines WatchedDirectory() and WatchSockets().
+const char* WatchedDirectory();
 bool WatchSockets();
 
 enum class DescriptorKind : unsigned char { kNone, kFile, kSocket };

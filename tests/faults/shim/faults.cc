@@ -1,14 +1,14 @@
 // A preloaded library that makes a program's n-th call fail, fall short, be interrupted, or end the
 // process.
 //
-//   FAULT_BELOW    the folder whose files count
+//   FAULT_BELOW    the directory whose files count
 //   FAULT_SOCKETS  1: sockets count too
 //   FAULT_STDIN    1: standard input counts as a file
 //   FAULT_KIND     a name in kFaults. Calls that cannot have this fault are not counted
 //   FAULT_AT       the call to hit, from 1; killat: microseconds after the first call
 //   FAULT_THEN     1: hit all later calls too
 //   FAULT_FIRED    a file for the name of the call that was hit
-//   FAULT_INODES   1: files of one name have one inode number in all folders, as a file and its
+//   FAULT_INODES   1: files of one name have one inode number in all directories, as a file and its
 //                  snapshots have on some file systems
 //   FAULT_COLD     1: getrusage() reports a voluntary context switch each time, as if no file
 //                  were in the page cache; otherwise it never does
@@ -121,9 +121,9 @@ std::atomic<const Attempt*> last{nullptr};  // the process ends after it
 
 }  // namespace
 
-const char* WatchedFolder() {
-  static const char* const folder = Setting("FAULT_BELOW");
-  return folder;
+const char* WatchedDirectory() {
+  static const char* const directory = Setting("FAULT_BELOW");
+  return directory;
 }
 
 bool WatchSockets() {

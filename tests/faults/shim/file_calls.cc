@@ -30,8 +30,8 @@ constexpr unsigned kReads = kOnFile | kMovesBytes | kInterruptible;
 constexpr unsigned kNames = kOnFile | kTakesSpace;
 
 constexpr Call kOpen{"open", kOpens}, kCreate{"create", kOpens | kTakesSpace};
-constexpr Call kOpenFolder{"opendir", kOpens & ~kInterruptible};
-constexpr Call kReadFolder{"readdir", kOnFile};
+constexpr Call kOpenDirectory{"opendir", kOpens & ~kInterruptible};
+constexpr Call kReadDirectory{"readdir", kOnFile};
 constexpr Call kRead{"read", kReads}, kPread{"pread", kReads};
 constexpr Call kWrite{"write", kWrites}, kPwrite{"pwrite", kWrites};
 constexpr Call kSeek{"lseek", kOnFile}, kSeekHole{"lseek", kOnFile | kMovesBytes};
@@ -49,7 +49,8 @@ constexpr Call kAllocate{"fallocate", kOnFile | kInterruptible | kTakesSpace};
 constexpr Call kCopy{"copy_file_range", kWrites | kTakesMemory};
 constexpr Call kMode{"fchmod", kOnFile};
 constexpr Call kLock{"flock", kOnFile | kInterruptible | kTakesMemory};
-constexpr Call kRename{"rename", kNames}, kUnlink{"unlink", kOnFile}, kMakeFolder{"mkdir", kNames};
+constexpr Call kRename{"rename", kNames}, kUnlink{"unlink", kOnFile},
+    kMakeDirectory{"mkdir", kNames};
 constexpr Call kCloseFile{"close", kOnFile | kInterruptible | kTakesSpace};
 constexpr Call kCloseSocket{"close", kOnSocket};
 
@@ -58,18 +59,18 @@ std::atomic<DescriptorKind> kinds[kDescriptors];
 
 bool IsFile(int descriptor) { return KindOf(descriptor) == DescriptorKind::kFile; }
 
-// Relative to a watched folder, or through its descriptor.
-bool IsWatched(int folder, const char* path) {
+// Relative to a watched directory, or through its descriptor.
+bool IsWatched(int directory, const char* path) {
   int number = 0;
   if (sscanf(path, "/proc/self/fd/%d", &number) == 1) return IsFile(number);
-  return *path == '/' ? IsBelow(path) : IsFile(folder);
+  return *path == '/' ? IsBelow(path) : IsFile(directory);
 }
 
 template <typename Run>
-int Open(int folder, const char* path, int flags, Run run) {
-  const bool watched = IsWatched(folder, path);
+int Open(int directory, const char* path, int flags, Run run) {
+  const bool watched = IsWatched(directory, path);
   const Attempt attempt{.call = (flags & O_CREAT) != 0 ? kCreate : kOpen,
-                        .descriptor = folder,
+                        .descriptor = directory,
                         .path = path,
                         .flags = flags};
   const int opened = Make(watched, attempt, -1, [&](size_t) {
@@ -81,8 +82,8 @@ int Open(int folder, const char* path, int flags, Run run) {
 }
 
 template <typename Run>
-int OnPathAt(const Call& call, int folder, const char* path, Run run) {
-  return Make(IsWatched(folder, path), {.call = call, .descriptor = folder, .path = path}, -1,
+int OnPathAt(const Call& call, int directory, const char* path, Run run) {
+  return Make(IsWatched(directory, path), {.call = call, .descriptor = directory, .path = path}, -1,
               [&](size_t) { return run(); });
 }
 
@@ -114,8 +115,8 @@ void SetKind(int descriptor, DescriptorKind kind) {
 }
 
 bool IsBelow(const char* path) {
-  const char* const folder = WatchedFolder();
-  return *folder != '\0' && strncmp(path, folder, strlen(folder)) == 0;
+  const char* const directory = WatchedDirectory();
+  return *directory != '\0' && strncmp(path, directory, strlen(directory)) == 0;
 }
 
 int CloseDescriptor(int descriptor) {
@@ -160,20 +161,21 @@ int open64(const char* path, int flags, ...) {
 int __open_2(const char* path, int flags) { return open(path, flags); }
 int __open64_2(const char* path, int flags) { return open(path, flags); }
 
-int openat(int folder, const char* path, int flags, ...) {
+int openat(int directory, const char* path, int flags, ...) {
   va_list arguments;
   va_start(arguments, flags);
   const mode_t mode = ModeOf(flags, arguments);
   va_end(arguments);
-  return Open(folder, path, flags, [&] { return CBT_REAL(openat)(folder, path, flags, mode); });
+  return Open(directory, path, flags,
+              [&] { return CBT_REAL(openat)(directory, path, flags, mode); });
 }
 
-int openat64(int folder, const char* path, int flags, ...) {
+int openat64(int directory, const char* path, int flags, ...) {
   va_list arguments;
   va_start(arguments, flags);
   const mode_t mode = ModeOf(flags, arguments);
   va_end(arguments);
-  return openat(folder, path, flags, mode);
+  return openat(directory, path, flags, mode);
 }
 
 // The C library has no function for openat2().
@@ -277,9 +279,9 @@ int access(const char* path, int mode) noexcept {
   return OnPath(kAccess, path, [&] { return CBT_REAL(access)(path, mode); });
 }
 
-int faccessat(int folder, const char* path, int mode, int flags) noexcept {
-  return OnPathAt(kAccess, folder, path,
-                  [&] { return CBT_REAL(faccessat)(folder, path, mode, flags); });
+int faccessat(int directory, const char* path, int mode, int flags) noexcept {
+  return OnPathAt(kAccess, directory, path,
+                  [&] { return CBT_REAL(faccessat)(directory, path, mode, flags); });
 }
 
 int fstatfs(int descriptor, struct statfs* out) noexcept {
@@ -376,14 +378,15 @@ int rename(const char* from, const char* to) noexcept {
               [&](size_t) { return CBT_REAL(rename)(from, to); });
 }
 
-int renameat(int from_folder, const char* from, int to_folder, const char* to) noexcept {
-  return Make(IsWatched(to_folder, to),
-              {.call = kRename, .descriptor = to_folder, .path = from, .to = to}, -1,
-              [&](size_t) { return CBT_REAL(renameat)(from_folder, from, to_folder, to); });
+int renameat(int from_directory, const char* from, int to_directory, const char* to) noexcept {
+  return Make(IsWatched(to_directory, to),
+              {.call = kRename, .descriptor = to_directory, .path = from, .to = to}, -1,
+              [&](size_t) { return CBT_REAL(renameat)(from_directory, from, to_directory, to); });
 }
 
-int unlinkat(int folder, const char* path, int flags) noexcept {
-  return OnPathAt(kUnlink, folder, path, [&] { return CBT_REAL(unlinkat)(folder, path, flags); });
+int unlinkat(int directory, const char* path, int flags) noexcept {
+  return OnPathAt(kUnlink, directory, path,
+                  [&] { return CBT_REAL(unlinkat)(directory, path, flags); });
 }
 
 int unlink(const char* path) noexcept {
@@ -391,12 +394,12 @@ int unlink(const char* path) noexcept {
 }
 
 int mkdir(const char* path, mode_t mode) noexcept {
-  return OnPath(kMakeFolder, path, [&] { return CBT_REAL(mkdir)(path, mode); });
+  return OnPath(kMakeDirectory, path, [&] { return CBT_REAL(mkdir)(path, mode); });
 }
 
 DIR* opendir(const char* path) {
   const bool watched = IsWatched(-1, path);
-  return Make<DIR*>(watched, {.call = kOpenFolder, .path = path}, nullptr, [&](size_t) {
+  return Make<DIR*>(watched, {.call = kOpenDirectory, .path = path}, nullptr, [&](size_t) {
     DIR* const opened = CBT_REAL(opendir)(path);
     if (watched && opened != nullptr) SetKind(dirfd(opened), DescriptorKind::kFile);
     return opened;
@@ -404,21 +407,21 @@ DIR* opendir(const char* path) {
 }
 
 DIR* fdopendir(int descriptor) {
-  return Make<DIR*>(IsFile(descriptor), {.call = kOpenFolder, .descriptor = descriptor}, nullptr,
+  return Make<DIR*>(IsFile(descriptor), {.call = kOpenDirectory, .descriptor = descriptor}, nullptr,
                     [&](size_t) { return CBT_REAL(fdopendir)(descriptor); });
 }
 
-dirent* readdir(DIR* folder) {
-  const int descriptor = dirfd(folder);
-  return Make<dirent*>(IsFile(descriptor), {.call = kReadFolder, .descriptor = descriptor}, nullptr,
-                       [&](size_t) { return CBT_REAL(readdir)(folder); });
+dirent* readdir(DIR* directory) {
+  const int descriptor = dirfd(directory);
+  return Make<dirent*>(IsFile(descriptor), {.call = kReadDirectory, .descriptor = descriptor},
+                       nullptr, [&](size_t) { return CBT_REAL(readdir)(directory); });
 }
 
-dirent64* readdir64(DIR* folder) { return reinterpret_cast<dirent64*>(readdir(folder)); }
+dirent64* readdir64(DIR* directory) { return reinterpret_cast<dirent64*>(readdir(directory)); }
 
-int closedir(DIR* folder) {
-  SetKind(dirfd(folder), DescriptorKind::kNone);
-  return CBT_REAL(closedir)(folder);
+int closedir(DIR* directory) {
+  SetKind(dirfd(directory), DescriptorKind::kNone);
+  return CBT_REAL(closedir)(directory);
 }
 
 }  // extern "C"

@@ -11,7 +11,7 @@ namespace {
 
 using Kind = DiskOperation::Kind;
 
-std::string FolderOf(const std::string& path) {
+std::string DirectoryOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? "" : path.substr(0, slash);
 }
@@ -29,7 +29,7 @@ uint64_t DiskState::Hash() const {
     hash = (hash ^ std::hash<std::string_view>()(text)) * 0x9e3779b97f4a7c15;
     hash ^= hash >> 29;
   };
-  for (const std::string& folder : folders) add(folder);
+  for (const std::string& directory : directories) add(directory);
   for (const auto& [path, bytes] : files) {
     add(path);
     add({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
@@ -37,32 +37,33 @@ uint64_t DiskState::Hash() const {
   return hash;
 }
 
-void DiskState::WriteTo(const std::string& folder) const {
-  std::filesystem::remove_all(folder);
-  std::filesystem::create_directory(folder);
-  for (const std::string& each : folders) std::filesystem::create_directory(folder + "/" + each);
+void DiskState::WriteTo(const std::string& directory) const {
+  std::filesystem::remove_all(directory);
+  std::filesystem::create_directory(directory);
+  for (const std::string& each : directories)
+    std::filesystem::create_directory(directory + "/" + each);
   for (const auto& [path, bytes] : files) {
-    std::ofstream file(folder + "/" + path, std::ios::binary);
+    std::ofstream file(directory + "/" + path, std::ios::binary);
     file.write(reinterpret_cast<const char*>(bytes.data()),
                static_cast<std::streamsize>(bytes.size()));
   }
 }
 
 void CrashDisk::Do(const DiskOperation& operation) {
-  const std::string folder = FolderOf(operation.path);
+  const std::string directory = DirectoryOf(operation.path);
   switch (operation.kind) {
     case Kind::kCreate:
       contents_[operation.file];
-      changes_.push_back({folder, {}, operation.path, operation.file});
+      changes_.push_back({directory, {}, operation.path, operation.file});
       break;
-    case Kind::kMakeFolder:
-      changes_.push_back({folder, {}, operation.path, -1});
+    case Kind::kMakeDirectory:
+      changes_.push_back({directory, {}, operation.path, -1});
       break;
     case Kind::kRename:
-      changes_.push_back({folder, operation.path, operation.to, operation.file});
+      changes_.push_back({directory, operation.path, operation.to, operation.file});
       break;
     case Kind::kUnlink:
-      changes_.push_back({folder, operation.path, {}, -1});
+      changes_.push_back({directory, operation.path, {}, -1});
       break;
     case Kind::kWrite:
       writes_.push_back({operation.file, operation.offset, operation.bytes});
@@ -80,13 +81,13 @@ void CrashDisk::Do(const DiskOperation& operation) {
       std::erase_if(writes_, [&](const Write& write) { return write.file == operation.file; });
       break;
     }
-    case Kind::kSyncFolder:
+    case Kind::kSyncDirectory:
       for (const NameChange& change : changes_) {
-        if (change.folder != operation.path) continue;
+        if (change.directory != operation.path) continue;
         if (!change.removes.empty()) names_.erase(change.removes);
         if (!change.adds.empty()) names_[change.adds] = change.file;
       }
-      std::erase_if(changes_, [&](const NameChange& c) { return c.folder == operation.path; });
+      std::erase_if(changes_, [&](const NameChange& c) { return c.directory == operation.path; });
       break;
     case Kind::kNote:
       break;
@@ -155,13 +156,13 @@ DiskState CrashDisk::StateOf(const std::vector<bool>& applied, const Arrival& ar
   std::map<int, std::vector<uint8_t>> contents;
   DiskState state;
   for (const auto& [path, file] : names) {
-    // Sorted, so that a folder comes before its contents.
-    if (const std::string folder = FolderOf(path);
-        !folder.empty() && !state.folders.contains(folder)) {
+    // Sorted, so that a directory comes before its contents.
+    if (const std::string directory = DirectoryOf(path);
+        !directory.empty() && !state.directories.contains(directory)) {
       continue;
     }
     if (file < 0) {
-      state.folders.insert(path);
+      state.directories.insert(path);
       continue;
     }
     if (!contents.contains(file)) {

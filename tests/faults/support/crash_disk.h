@@ -14,17 +14,17 @@
 
 namespace cbt::test {
 
-// Files and folders by path.
+// Files and directories by path.
 struct DiskState {
-  std::set<std::string> folders;
+  std::set<std::string> directories;
   std::map<std::string, std::vector<uint8_t>> files;
 
   uint64_t Hash() const;
-  // Replaces the contents of `folder` with this state.
-  void WriteTo(const std::string& folder) const;
+  // Replaces the contents of `directory` with this state.
+  void WriteTo(const std::string& directory) const;
 };
 
-// Syncing a file persists its bytes but not its name; syncing a folder persists its names. Each
+// Syncing a file persists its bytes but not its name; syncing a directory persists its names. Each
 // name created, moved or removed and each sector written since then may be on the disk or not,
 // independently of all others; a rename is atomic.
 class CrashDisk {
@@ -41,10 +41,10 @@ class CrashDisk {
 
  private:
   struct NameChange {
-    std::string folder;
+    std::string directory;
     std::string removes;
     std::string adds;
-    int file = -1;  // -1: a folder
+    int file = -1;  // -1: a directory
   };
   struct Write {
     int file;

@@ -18,13 +18,13 @@ namespace cbt::test {
 namespace {
 
 struct OpenFile {
-  int file = -1;  // -1: a folder
+  int file = -1;  // -1: a directory
   std::string path;
   uint64_t position = 0;
 };
 
 // Libraries make calls before this file's objects exist.
-constinit std::array<char, PATH_MAX> folder = {};
+constinit std::array<char, PATH_MAX> directory = {};
 std::vector<DiskOperation> operations;
 std::map<std::string, int> names;
 std::map<int, OpenFile> open_files;
@@ -36,14 +36,14 @@ void Record(DiskOperation operation) {
   if (left > 0) --left;
 }
 
-// The path below the folder. `path` may be relative to a folder descriptor within it.
+// The path below the directory. `path` may be relative to a directory descriptor within it.
 std::string Below(const Attempt& attempt, const char* path) {
   const std::string text = path;
   if (*path != '/') {
     const std::string& parent = open_files.at(attempt.descriptor).path;
     return parent.empty() ? text : parent + "/" + text;
   }
-  const size_t size = std::strlen(folder.data());
+  const size_t size = std::strlen(directory.data());
   return text.size() <= size ? "" : text.substr(size + 1);
 }
 
@@ -60,7 +60,7 @@ std::vector<uint8_t> Bytes(const Attempt& attempt, long count) {
 
 using Kind = DiskOperation::Kind;
 
-const char* WatchedFolder() { return folder.data(); }
+const char* WatchedDirectory() { return directory.data(); }
 bool WatchSockets() { return false; }
 
 Verdict Before(const Attempt&) {
@@ -111,7 +111,7 @@ void After(const Attempt& attempt, long result) {
             .offset = attempt.size});
   } else if (Is(attempt, "fsync") || Is(attempt, "fdatasync")) {
     const OpenFile& open = open_files.at(attempt.descriptor);
-    const Kind kind = open.file < 0 ? Kind::kSyncFolder : Kind::kSync;
+    const Kind kind = open.file < 0 ? Kind::kSyncDirectory : Kind::kSync;
     Record({.kind = kind, .file = open.file, .path = open.path});
   } else if (Is(attempt, "rename")) {
     const std::string from = Below(attempt, attempt.path);
@@ -123,7 +123,7 @@ void After(const Attempt& attempt, long result) {
     names.erase(Below(attempt, attempt.path));
     Record({.kind = Kind::kUnlink, .path = Below(attempt, attempt.path)});
   } else if (Is(attempt, "mkdir")) {
-    Record({.kind = Kind::kMakeFolder, .path = Below(attempt, attempt.path)});
+    Record({.kind = Kind::kMakeDirectory, .path = Below(attempt, attempt.path)});
   }
 }
 
@@ -133,12 +133,12 @@ void StartRecording(const std::string& watched) {
   open_files.clear();
   next_file = 0;
   left = -1;
-  if (watched.size() >= folder.size()) std::abort();
-  std::copy_n(watched.c_str(), watched.size() + 1, folder.begin());
+  if (watched.size() >= directory.size()) std::abort();
+  std::copy_n(watched.c_str(), watched.size() + 1, directory.begin());
 }
 
 std::vector<DiskOperation> StopRecording() {
-  folder[0] = 0;
+  directory[0] = 0;
   left = -1;
   return std::exchange(operations, {});
 }

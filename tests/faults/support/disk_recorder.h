@@ -1,4 +1,4 @@
-// Records what a program does to the files below a folder, through the calls of faults/shim. A
+// Records what a program does to the files below a directory, through the calls of faults/shim. A
 // program that links disk_recorder.cc and shim/file_calls.cc records itself.
 #ifndef CBT_TESTS_FAULTS_SUPPORT_DISK_RECORDER_H_
 #define CBT_TESTS_FAULTS_SUPPORT_DISK_RECORDER_H_
@@ -12,26 +12,26 @@ namespace cbt::test {
 
 struct DiskOperation {
   enum class Kind {
-    kCreate,      // `path` is the name of the new file `file`
-    kWrite,       // `bytes` at `offset` of `file`
-    kTruncate,    // `file` to `offset` bytes
-    kSync,        // the bytes of `file`
-    kRename,      // `path`, which is `file`, to `to`
-    kUnlink,      // `path`
-    kMakeFolder,  // `path`
-    kSyncFolder,  // the names in `path`
-    kNote,        // `path` is the text of Note()
+    kCreate,         // `path` is the name of the new file `file`
+    kWrite,          // `bytes` at `offset` of `file`
+    kTruncate,       // `file` to `offset` bytes
+    kSync,           // the bytes of `file`
+    kRename,         // `path`, which is `file`, to `to`
+    kUnlink,         // `path`
+    kMakeDirectory,  // `path`
+    kSyncDirectory,  // the names in `path`
+    kNote,           // `path` is the text of Note()
   };
   Kind kind;
   int file = -1;
-  std::string path = {};  // relative to the folder; "" is the folder itself
+  std::string path = {};  // relative to the directory; "" is the directory itself
   std::string to = {};
   uint64_t offset = 0;
   std::vector<uint8_t> bytes = {};
 };
 
-// Starts recording everything below `folder`, an absolute path without a trailing slash.
-void StartRecording(const std::string& folder);
+// Starts recording everything below `directory`, an absolute path without a trailing slash.
+void StartRecording(const std::string& directory);
 std::vector<DiskOperation> StopRecording();
 
 // Records a fact that the program knows at this point.

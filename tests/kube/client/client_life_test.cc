@@ -13,8 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/kube/client.h"
-#include "cbt/kube/reviews.h"
 #include "cbt/kube/status.h"
+#include "cbt/kube/typed_objects.h"
 #include "tests/kube/support/scripted_server.h"
 #include "tests/support/status.h"
 
@@ -32,7 +32,7 @@ using test::ValueOf;
 using testing::HasSubstr;
 
 // Far more than anything here takes.
-constexpr seconds kPatience{60};
+constexpr seconds kWaitLimit{60};
 
 std::unique_ptr<Client> MakeClient(const ScriptedServer& server, ClientOptions options = {}) {
   return ValueOf(Client::Create(server.config(), std::move(options)));
@@ -43,14 +43,14 @@ ScriptedAnswer Hang() { return {.raw = "", .end = ScriptedAnswer::End::kHang}; }
 // The result of one call, and how often it came.
 class Result {
  public:
-  Done<Response> Taker() {
+  ResultCallback<Response> Taker() {
     return [state = state_](absl::StatusOr<Response> result) {
       if (++state->times == 1) state->result.set_value(result.status());
     };
   }
   absl::Status Wait() {
     std::future<absl::Status> future = state_->result.get_future();
-    if (future.wait_for(kPatience) != std::future_status::ready) {
+    if (future.wait_for(kWaitLimit) != std::future_status::ready) {
       return absl::UnknownError("no result came");
     }
     return future.get();
@@ -75,7 +75,7 @@ TEST(ClientLifeTest, DeadlineWhileTheServerIsSilent) {
   const absl::Status status = client->Send({.path = "/"}, Within(milliseconds(200))).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_GE(Clock::now() - begin, milliseconds(200));
-  EXPECT_LT(Clock::now() - begin, kPatience);
+  EXPECT_LT(Clock::now() - begin, kWaitLimit);
 }
 
 TEST(ClientLifeTest, DeadlineInTheMiddleOfTheBody) {

@@ -17,9 +17,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cbt/kube/core_objects.h"
-#include "cbt/kube/reviews.h"
 #include "cbt/kube/status.h"
+#include "cbt/kube/typed_objects.h"
 #include "tests/kube/support/scripted_server.h"
 #include "tests/support/status.h"
 #include "tests/support/temp_dir.h"

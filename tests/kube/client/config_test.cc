@@ -85,7 +85,7 @@ TEST(KubeconfigTest, EveryField) {
   EXPECT_EQ(two.name_space, "default");
   ASSERT_TRUE(two.exec);
   EXPECT_EQ(two.exec->command, "./plugin");
-  EXPECT_EQ(two.exec->folder, "/dir");
+  EXPECT_EQ(two.exec->directory, "/dir");
   EXPECT_THAT(two.exec->args, ElementsAre("login", "--x"));
   EXPECT_THAT(two.exec->env, ElementsAre(Pair("A", "b")));
   EXPECT_TRUE(two.exec->provide_cluster_info);
@@ -223,7 +223,7 @@ TEST(KubeconfigTest, LoadsFiles) {
 
 TEST(InClusterTest, ReadsThePodsFiles) {
   const TempDir dir;
-  InClusterOptions options{.folder = dir.path(), .host = "10.0.0.1", .port = "443"};
+  InClusterOptions options{.directory = dir.path(), .host = "10.0.0.1", .port = "443"};
   EXPECT_EQ(LoadInClusterConfig(options).status().code(), absl::StatusCode::kNotFound);
   dir.Write("token", "t");
   EXPECT_THAT(LoadInClusterConfig(options).status().ToString(), HasSubstr("ca.crt"));

@@ -10,10 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/kube/client.h"
-#include "cbt/kube/core_objects.h"
-#include "cbt/kube/reviews.h"
-#include "cbt/kube/snapshots.h"
 #include "cbt/kube/status.h"
+#include "cbt/kube/typed_objects.h"
 #include "tests/kube/support/control_plane.h"
 #include "tests/support/status.h"
 

@@ -33,7 +33,7 @@ using testing::IsEmpty;
 // A stream and what came of it.
 class Stream {
  public:
-  Call Start(Client& client, const StreamOptions& options = {}, int fail_at = -1) {
+  Call Start(Client& client, const StreamCallOptions& options = {}, int fail_at = -1) {
     return client.StreamAsync(
         {.path = "/stream"}, options, [this] { opened_ = true; },
         [this, fail_at](std::string_view line) {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "cbt/kube/snapshots.h"
+#include "cbt/kube/typed_objects.h"
 #include "tests/support/status.h"
 
 namespace cbt::kube {

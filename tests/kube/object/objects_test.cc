@@ -6,9 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "cbt/kube/core_objects.h"
-#include "cbt/kube/reviews.h"
-#include "cbt/kube/snapshots.h"
+#include "cbt/kube/typed_objects.h"
 #include "tests/support/status.h"
 
 namespace cbt::kube {

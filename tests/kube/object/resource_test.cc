@@ -1,9 +1,8 @@
-#include "cbt/kube/resource.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "cbt/kube/object.h"
 #include "tests/support/status.h"
 
 namespace cbt::kube {

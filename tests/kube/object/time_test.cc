@@ -1,7 +1,6 @@
-#include "cbt/kube/time.h"
-
 #include <gtest/gtest.h>
 
+#include "cbt/kube/object.h"
 #include "tests/support/status.h"
 
 namespace cbt::kube {

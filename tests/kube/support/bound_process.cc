@@ -123,11 +123,11 @@ void BoundProcess::Signal(int signal) const {
   if (!ended_) kill(pid_, signal);
 }
 
-void BoundProcess::End(int signal, std::chrono::milliseconds patience) {
+void BoundProcess::End(int signal, std::chrono::milliseconds wait_limit) {
   if (Reaped(false)) return;
   kill(pid_, signal);
   kill(pid_, SIGCONT);
-  const auto until = std::chrono::steady_clock::now() + patience;
+  const auto until = std::chrono::steady_clock::now() + wait_limit;
   while (signal != SIGKILL && !Reaped(false)) {
     if (std::chrono::steady_clock::now() >= until) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));

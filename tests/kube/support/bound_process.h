@@ -26,8 +26,8 @@ class BoundProcess {
   bool running();
   pid_t pid() const { return pid_; }
 
-  // Sends `signal` and waits for the end; after `patience` SIGKILL follows.
-  void End(int signal, std::chrono::milliseconds patience = std::chrono::seconds(20));
+  // Sends `signal` and waits for the end; after `wait_limit` SIGKILL follows.
+  void End(int signal, std::chrono::milliseconds wait_limit = std::chrono::seconds(20));
   // Sends a signal, SIGSTOP for example, and does not wait.
   void Signal(int signal) const;
 

@@ -114,11 +114,13 @@ bool ShallRetry(const ApiReply& reply) {
 bool ControlPlane::Available() { return !Environment("KUBEBUILDER_ASSETS").empty(); }
 
 std::string ControlPlane::SnapshotCrds() {
-  if (const std::string folder = Environment("CBT_SNAPSHOT_CRDS"); !folder.empty()) return folder;
+  if (const std::string directory = Environment("CBT_SNAPSHOT_CRDS"); !directory.empty())
+    return directory;
   const std::filesystem::path assets = Environment("KUBEBUILDER_ASSETS");
-  for (const auto& folder : {assets / "crds", assets / "../crds"}) {
+  for (const auto& directory : {assets / "crds", assets / "../crds"}) {
     std::error_code ignored;
-    if (!assets.empty() && std::filesystem::is_directory(folder, ignored)) return folder.string();
+    if (!assets.empty() && std::filesystem::is_directory(directory, ignored))
+      return directory.string();
   }
   return "";
 }
@@ -143,28 +145,28 @@ ControlPlane::ControlPlane(std::vector<std::string> apiserver_flags)
       apiserver_.reset();
       etcd_.reset();
       if (attempt == 3) throw;
-      std::filesystem::remove_all(folder_ / "etcd");
+      std::filesystem::remove_all(directory_ / "etcd");
     }
   }
 }
 
 std::string ControlPlane::url() const { return absl::StrCat("https://127.0.0.1:", ports_[0]); }
 
-std::string ControlPlane::ca_file() const { return folder_ / "ca.crt"; }
+std::string ControlPlane::ca_file() const { return directory_ / "ca.crt"; }
 
 void ControlPlane::WriteFiles() {
   const auto write = [&](const char* name, const PemIdentity& identity) {
-    folder_.Write(absl::StrCat(name, ".crt"), identity.certificate);
-    folder_.Write(absl::StrCat(name, ".key"), identity.key);
+    directory_.Write(absl::StrCat(name, ".crt"), identity.certificate);
+    directory_.Write(absl::StrCat(name, ".key"), identity.key);
   };
   WriteServingFiles();
-  folder_.Write("client-ca.crt", ca_.pem());
-  folder_.Write("front-proxy-ca.crt", front_proxy_ca_.pem());
+  directory_.Write("client-ca.crt", ca_.pem());
+  directory_.Write("front-proxy-ca.crt", front_proxy_ca_.pem());
   write("front-proxy-client", ClientIdentity(front_proxy_ca_, "front-proxy-client", ""));
   // A certificate serves as the public key of tokens.
   write("service-accounts", ca_.Issue({.name = "service-accounts", .alternatives = ""}));
-  folder_.Write("tokens.csv",
-                absl::StrCat(admin_token_, ",admin-token,admin-token,\"system:masters\"\n"));
+  directory_.Write("tokens.csv",
+                   absl::StrCat(admin_token_, ",admin-token,admin-token,\"system:masters\"\n"));
 }
 
 void ControlPlane::WriteServingFiles() {
@@ -173,15 +175,16 @@ void ControlPlane::WriteServingFiles() {
       authority.Issue({.name = "kube-apiserver",
                        .alternatives = "DNS:localhost,DNS:kubernetes,DNS:kubernetes.default,"
                                        "DNS:kubernetes.default.svc,IP:127.0.0.1,IP:10.0.0.1"});
-  folder_.Write("apiserver.crt", identity.certificate);
-  folder_.Write("apiserver.key", identity.key);
-  folder_.Write("ca.crt", ca());
-  folder_.Write("admin.kubeconfig",
-                KubeconfigText(url(), ca(),
-                               absl::StrCat("client-certificate-data: ",
-                                            absl::Base64Escape(admin_.certificate),
-                                            ", client-key-data: ", absl::Base64Escape(admin_.key)),
-                               "default"));
+  directory_.Write("apiserver.crt", identity.certificate);
+  directory_.Write("apiserver.key", identity.key);
+  directory_.Write("ca.crt", ca());
+  directory_.Write(
+      "admin.kubeconfig",
+      KubeconfigText(
+          url(), ca(),
+          absl::StrCat("client-certificate-data: ", absl::Base64Escape(admin_.certificate),
+                       ", client-key-data: ", absl::Base64Escape(admin_.key)),
+          "default"));
 }
 
 std::string ControlPlane::ca() const { return new_ca_.has_value() ? new_ca_->pem() : ca_.pem(); }
@@ -203,13 +206,13 @@ void ControlPlane::StartEtcd() {
   const std::string client = absl::StrCat("http://127.0.0.1:", ports_[1]);
   const std::string peer = absl::StrCat("http://127.0.0.1:", ports_[2]);
   etcd_ = std::make_unique<BoundProcess>(
-      std::vector<std::string>{assets_ + "/etcd", "--name=test", "--data-dir=" + (folder_ / "etcd"),
-                               // What is lost with the machine is lost on purpose.
-                               "--unsafe-no-fsync", "--listen-client-urls=" + client,
-                               "--advertise-client-urls=" + client, "--listen-peer-urls=" + peer,
-                               "--initial-advertise-peer-urls=" + peer,
-                               "--initial-cluster=test=" + peer},
-      folder_ / "etcd.log");
+      std::vector<std::string>{
+          assets_ + "/etcd", "--name=test", "--data-dir=" + (directory_ / "etcd"),
+          // What is lost with the machine is lost on purpose.
+          "--unsafe-no-fsync", "--listen-client-urls=" + client,
+          "--advertise-client-urls=" + client, "--listen-peer-urls=" + peer,
+          "--initial-advertise-peer-urls=" + peer, "--initial-cluster=test=" + peer},
+      directory_ / "etcd.log");
   WaitFor("etcd", *etcd_, {.url = client + "/health", .timeout_ms = 2000}, "\"health\":\"true\"");
 }
 
@@ -222,26 +225,27 @@ void ControlPlane::StartApiServer() {
       absl::StrCat("--secure-port=", ports_[0]),
       "--endpoint-reconciler-type=none",
       "--service-cluster-ip-range=10.0.0.0/24",
-      "--tls-cert-file=" + (folder_ / "apiserver.crt"),
-      "--tls-private-key-file=" + (folder_ / "apiserver.key"),
-      "--client-ca-file=" + (folder_ / "client-ca.crt"),
-      "--token-auth-file=" + (folder_ / "tokens.csv"),
+      "--tls-cert-file=" + (directory_ / "apiserver.crt"),
+      "--tls-private-key-file=" + (directory_ / "apiserver.key"),
+      "--client-ca-file=" + (directory_ / "client-ca.crt"),
+      "--token-auth-file=" + (directory_ / "tokens.csv"),
       "--authorization-mode=Node,RBAC",
       "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-      "--service-account-key-file=" + (folder_ / "service-accounts.crt"),
-      "--service-account-signing-key-file=" + (folder_ / "service-accounts.key"),
-      "--requestheader-client-ca-file=" + (folder_ / "front-proxy-ca.crt"),
+      "--service-account-key-file=" + (directory_ / "service-accounts.crt"),
+      "--service-account-signing-key-file=" + (directory_ / "service-accounts.key"),
+      "--requestheader-client-ca-file=" + (directory_ / "front-proxy-ca.crt"),
       "--requestheader-allowed-names=front-proxy-client",
       "--requestheader-username-headers=X-Remote-User",
       "--requestheader-group-headers=X-Remote-Group",
       "--requestheader-extra-headers-prefix=X-Remote-Extra-",
-      "--proxy-client-cert-file=" + (folder_ / "front-proxy-client.crt"),
-      "--proxy-client-key-file=" + (folder_ / "front-proxy-client.key"),
+      "--proxy-client-cert-file=" + (directory_ / "front-proxy-client.crt"),
+      "--proxy-client-key-file=" + (directory_ / "front-proxy-client.key"),
       // Tests end it often; nothing waits for load balancers here.
       "--shutdown-delay-duration=0s",
   };
   arguments.insert(arguments.end(), apiserver_flags_.begin(), apiserver_flags_.end());
-  apiserver_ = std::make_unique<BoundProcess>(std::move(arguments), folder_ / "kube-apiserver.log");
+  apiserver_ =
+      std::make_unique<BoundProcess>(std::move(arguments), directory_ / "kube-apiserver.log");
   ApiCall call = {.url = url() + "/readyz", .token = admin_token_, .ca_file = ca_file()};
   call.timeout_ms = 5000;
   WaitFor("kube-apiserver", *apiserver_, call, "ok");
@@ -251,7 +255,7 @@ void ControlPlane::StartApiServer() {
 }
 
 std::string ControlPlane::LogOf(const char* program) const {
-  const std::string log = ReadFile(folder_ / absl::StrCat(program, ".log"));
+  const std::string log = ReadFile(directory_ / absl::StrCat(program, ".log"));
   return log.substr(log.size() - std::min<size_t>(log.size(), 3000));
 }
 
@@ -279,8 +283,8 @@ void ControlPlane::StopApiServer(int signal) {
 std::string ControlPlane::TokenKubeconfig(const std::string& token, const std::string& name_space) {
   static std::atomic<int> number{0};
   const std::string name = absl::StrCat("user-", ++number, ".kubeconfig");
-  folder_.Write(name, KubeconfigText(url(), ca(), "token: " + token, name_space));
-  return folder_ / name;
+  directory_.Write(name, KubeconfigText(url(), ca(), "token: " + token, name_space));
+  return directory_ / name;
 }
 
 ApiReply ControlPlane::Get(const std::string& path, const std::string& token) const {
@@ -319,7 +323,7 @@ KubectlResult ControlPlane::Kubectl(std::vector<std::string> arguments, const st
   const TempDir files;
   files.Write("in", input);
   arguments.insert(arguments.begin(),
-                   {assets_ + "/kubectl", "--cache-dir=" + (folder_ / "kubectl-cache"),
+                   {assets_ + "/kubectl", "--cache-dir=" + (directory_ / "kubectl-cache"),
                     "--kubeconfig=" + (kubeconfig.empty() ? admin_kubeconfig() : kubeconfig)});
   KubectlResult result;
   result.code = RunToEnd(std::move(arguments), files / "in", files / "out", files / "error");

@@ -1,10 +1,10 @@
 // A real control plane for tests: etcd and kube-apiserver on loopback, with RBAC, service-account
 // keys and an aggregation layer.
 //
-// KUBEBUILDER_ASSETS names the folder of the programs, as for every Kubernetes project: etcd,
-// kube-apiserver and kubectl. CBT_SNAPSHOT_CRDS names the folder of the CRDs of
-// snapshot.storage.k8s.io, as external-snapshotter ships them; without it, `crds` in the folder of
-// the programs or beside it is tried.
+// KUBEBUILDER_ASSETS names the directory of the programs, as for every Kubernetes project: etcd,
+// kube-apiserver and kubectl. CBT_SNAPSHOT_CRDS names the directory of the CRDs of
+// snapshot.storage.k8s.io, as external-snapshotter ships them; without it, `crds` in the directory
+// of the programs or beside it is tried.
 //
 // There is no controller manager: no default service accounts, no deletion of namespaces, no
 // garbage collection. A test creates what it needs, under names of its own, because all tests of a
@@ -54,7 +54,7 @@ class ControlPlane {
  public:
   // Whether KUBEBUILDER_ASSETS is set.
   static bool Available();
-  // The folder of the CRDs; empty without CRDs.
+  // The directory of the CRDs; empty without CRDs.
   static std::string SnapshotCrds();
   // The control plane of this program: started by the first call, which takes 3 to 5 s, and ended
   // with the program.
@@ -76,10 +76,10 @@ class ControlPlane {
   const std::string& admin_token() const { return admin_token_; }
   const PemIdentity& admin_identity() const { return admin_; }
   // A kubeconfig file with the administrator's client certificate.
-  std::string admin_kubeconfig() const { return folder_ / "admin.kubeconfig"; }
+  std::string admin_kubeconfig() const { return directory_ / "admin.kubeconfig"; }
   // Writes a kubeconfig file with this token and returns its path. Each call another file.
   std::string TokenKubeconfig(const std::string& token, const std::string& name_space = "default");
-  std::string folder() const { return folder_.path(); }
+  std::string directory() const { return directory_.path(); }
   // Signs certificates that the API server accepts for clients (CN user, O group).
   const TestAuthority& authority() const { return ca_; }
 
@@ -115,7 +115,7 @@ class ControlPlane {
              const std::string& in = "") const;
   // Waits until the CRDs are served.
   void InstallSnapshotCrds() const;
-  // Applies CRDs from a file or a folder, and waits until they are served.
+  // Applies CRDs from a file or a directory, and waits until they are served.
   void InstallCrds(const std::string& path) const;
 
   // --- Faults. One thread at a time.
@@ -157,7 +157,7 @@ class ControlPlane {
   PemIdentity admin_;
   std::string admin_token_;
   std::vector<int> ports_;  // API server, etcd, etcd's peers
-  TempDir folder_;
+  TempDir directory_;
   std::unique_ptr<BoundProcess> etcd_;
   std::unique_ptr<BoundProcess> apiserver_;
 };

@@ -2,9 +2,9 @@
 //
 //   control_plane [--crds PATH]... [KUBE_APISERVER_FLAG...]
 //
-// Prints lines NAME=VALUE (url, ca, token, kubeconfig, folder), then `ready`. Reads commands from
-// stdin, a line each, and answers each with `done` or `error TEXT`: stop, kill, pause, continue,
-// start, compact, rotate-authority. Ends, and with it the servers, at the end of stdin.
+// Prints lines NAME=VALUE (url, ca, token, kubeconfig, directory), then `ready`. Reads commands
+// from stdin, a line each, and answers each with `done` or `error TEXT`: stop, kill, pause,
+// continue, start, compact, rotate-authority. Ends, and with it the servers, at the end of stdin.
 #include <csignal>
 #include <exception>
 #include <functional>
@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
     for (const std::string& path : crds) plane.InstallCrds(path);
     std::cout << "url=" << plane.url() << "\nca=" << plane.ca_file()
               << "\ntoken=" << plane.admin_token() << "\nkubeconfig=" << plane.admin_kubeconfig()
-              << "\nfolder=" << plane.folder() << "\nready" << std::endl;
+              << "\nfolder=" << plane.directory() << "\nready" << std::endl;
     Serve(plane);
   } catch (const std::exception& error) {
     std::cerr << "control_plane: " << error.what() << "\n";

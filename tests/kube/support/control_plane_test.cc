@@ -26,7 +26,7 @@ bool ExistsAndRuns(pid_t process) {
 }
 
 TEST(BoundProcessTest, EndsWithItsProcessHoweverThatEnds) {
-  const TempDir folder;
+  const TempDir directory;
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
@@ -34,17 +34,17 @@ TEST(BoundProcessTest, EndsWithItsProcessHoweverThatEnds) {
     std::unique_ptr<BoundProcess> program;
     std::thread([&] {
       program = std::make_unique<BoundProcess>(std::vector<std::string>{"/bin/sleep", "600"},
-                                               folder / "log");
+                                               directory / "log");
     }).join();
-    folder.Write("pid", std::to_string(program->running() ? program->pid() : 0));
-    std::filesystem::rename(folder / "pid", folder / "complete");
+    directory.Write("pid", std::to_string(program->running() ? program->pid() : 0));
+    std::filesystem::rename(directory / "pid", directory / "complete");
     for (;;) pause();
   }
-  while (!std::filesystem::exists(folder / "complete")) {
+  while (!std::filesystem::exists(directory / "complete")) {
     ASSERT_EQ(waitpid(child, nullptr, WNOHANG), 0);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  const pid_t program = std::stoi(ReadFile(folder / "complete"));
+  const pid_t program = std::stoi(ReadFile(directory / "complete"));
   ASSERT_GT(program, 0);
   EXPECT_TRUE(ExistsAndRuns(program));
   ASSERT_EQ(kill(child, SIGKILL), 0);
@@ -56,10 +56,10 @@ TEST(BoundProcessTest, EndsWithItsProcessHoweverThatEnds) {
 }
 
 TEST(BoundProcessTest, EndsAProgramThatIgnoresTheSignal) {
-  const TempDir folder;
+  const TempDir directory;
   BoundProcess program({"/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.1; done"},
-                       folder / "log");
-  while (ReadFile(folder / "log") != "ready\n") {
+                       directory / "log");
+  while (ReadFile(directory / "log") != "ready\n") {
     ASSERT_TRUE(program.running());
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }

@@ -20,7 +20,7 @@ namespace cbt::test {
 namespace {
 
 constexpr std::chrono::seconds kLongest{30};
-constexpr size_t kMostRequest = 64 << 20;
+constexpr size_t kMaxRequest = 64 << 20;
 
 SSL_CTX* ContextOf(void* context) { return static_cast<SSL_CTX*>(context); }
 
@@ -116,7 +116,7 @@ class ScriptedServer::Wire {
                           : static_cast<int>(recv(descriptor_, bytes, sizeof(bytes), 0));
     if (count <= 0) return false;
     buffer.append(bytes, static_cast<size_t>(count));
-    return buffer.size() <= kMostRequest;
+    return buffer.size() <= kMaxRequest;
   }
 
   bool Write(std::string_view bytes) {

@@ -44,8 +44,8 @@ inline kube::CacheOptions FastOptions() {
 }
 
 inline bool Eventually(const std::function<bool()>& condition,
-                       std::chrono::seconds patience = std::chrono::seconds(30)) {
-  const auto until = std::chrono::steady_clock::now() + patience;
+                       std::chrono::seconds wait_limit = std::chrono::seconds(30)) {
+  const auto until = std::chrono::steady_clock::now() + wait_limit;
   while (!condition()) {
     if (std::chrono::steady_clock::now() >= until) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -167,7 +167,7 @@ inline std::map<HandlerJudge::Key, HandlerJudge::State> ContentsOf(const kube::O
   return contents;
 }
 
-constexpr auto kPatience = std::chrono::seconds(30);
+constexpr auto kWaitLimit = std::chrono::seconds(30);
 
 // A cache of the config maps of a fake server.
 class ObjectCacheFixture : public testing::Test {
@@ -180,7 +180,7 @@ class ObjectCacheFixture : public testing::Test {
   }
   void StartAndSync(kube::CacheOptions options = FastOptions()) {
     Start(std::move(options));
-    ASSERT_OK(cache_->WaitForSync(kPatience));
+    ASSERT_OK(cache_->WaitForSync(kWaitLimit));
   }
   std::string ValueAt(const std::string& name_space, const std::string& name) {
     const kube::ObjectPtr object = cache_->Find(name_space, name);

@@ -9,7 +9,7 @@
 
 #include "cbt/kube/client.h"
 #include "cbt/kube/config.h"
-#include "cbt/kube/leader_election.h"
+#include "cbt/kube/controller.h"
 #include "tests/support/status.h"
 
 int main(int argc, char** argv) {

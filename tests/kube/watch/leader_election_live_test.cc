@@ -12,7 +12,7 @@
 
 #include "cbt/kube/client.h"
 #include "cbt/kube/config.h"
-#include "cbt/kube/core_objects.h"
+#include "cbt/kube/typed_objects.h"
 #include "tests/kube/support/bound_process.h"
 #include "tests/kube/support/control_plane.h"
 #include "tests/kube/watch/cache_probe.h"
@@ -50,15 +50,15 @@ class LeaderElectionLiveTest : public testing::Test {
         std::filesystem::read_symlink("/proc/self/exe").parent_path() / "elector";
     return std::make_unique<BoundProcess>(
         std::vector<std::string>{program, kubeconfig_, "election", lease, identity},
-        folder_ / identity);
+        directory_ / identity);
   }
-  std::string Said(const std::string& identity) const { return ReadFile(folder_ / identity); }
+  std::string Said(const std::string& identity) const { return ReadFile(directory_ / identity); }
   kube::Lease LeaseOf(const std::string& name) {
     return ValueOf(client_->Get<kube::Lease>("election", name));
   }
 
   ControlPlane* plane_ = nullptr;
-  TempDir folder_;
+  TempDir directory_;
   std::string kubeconfig_;
   std::unique_ptr<kube::Client> client_;
 };

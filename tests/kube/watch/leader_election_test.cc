@@ -1,5 +1,3 @@
-#include "cbt/kube/leader_election.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cbt/kube/client.h"
+#include "cbt/kube/controller.h"
 #include "cbt/kube/object.h"
 #include "tests/kube/support/fake_api.h"
 #include "tests/kube/watch/cache_probe.h"

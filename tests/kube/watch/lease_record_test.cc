@@ -5,9 +5,8 @@
 #include <chrono>
 #include <string>
 
-#include "cbt/kube/core_objects.h"
 #include "cbt/kube/object.h"
-#include "cbt/kube/time.h"
+#include "cbt/kube/typed_objects.h"
 #include "tests/support/status.h"
 
 namespace cbt::kube {

@@ -77,7 +77,7 @@ TEST_F(ObjectCacheFaultsTest, NothingIsLostWhereverAStreamIsCut) {
       api_.Put("a", "one", std::to_string(cut));
       api_.Put("a", "three", std::to_string(cut));
       api_.Delete("a", "three");
-      ASSERT_OK(cache->WaitForSync(kPatience));
+      ASSERT_OK(cache->WaitForSync(kWaitLimit));
       std::map<HandlerJudge::Key, HandlerJudge::State> want;
       for (const auto& [key, object] : api_.objects()) {
         want[key] = {object.uid, std::to_string(object.resource_version), object.value};
@@ -109,7 +109,7 @@ TEST_F(ObjectCacheFaultsTest, GoneAsAnHttpAnswerMeansTheSame) {
 TEST_F(ObjectCacheFaultsTest, ListsAtOnceWhenTheServerIsBackWithoutItsHistory) {
   api_.Put("a", "one", "1");
   kube::CacheOptions options = FastOptions();
-  // The second wait would be longer than the test's patience.
+  // The second wait would be longer than the test's wait_limit.
   options.back_off = {.first = milliseconds(1), .max = std::chrono::minutes(10), .factor = 600000};
   StartAndSync(std::move(options));
   std::atomic<int> refused{0};
@@ -238,7 +238,7 @@ TEST_F(ObjectCacheFaultsTest, WrongListsAreNotBelieved) {
     options.streaming_list = false;
     options.handlers = judge.handlers();
     auto cache = ValueOf(kube::ObjectCache::Create(*client_, kube::kConfigMaps, options));
-    ASSERT_OK(cache->WaitForSync(kPatience));
+    ASSERT_OK(cache->WaitForSync(kWaitLimit));
     EXPECT_EQ(lists, 3);
     EXPECT_EQ(cache->size(), 1U);
     EXPECT_THAT(judge.calls(), ElementsAre("added a/one=1", "synced"));
@@ -310,7 +310,7 @@ TEST_F(ObjectCacheFaultsTest, LimitsLeaveTheCacheAsItIs) {
     options.max_objects = 3;
     options.streaming_list = streaming;
     auto cache = ValueOf(kube::ObjectCache::Create(*client_, kube::kConfigMaps, options));
-    ASSERT_OK(cache->WaitForSync(kPatience));
+    ASSERT_OK(cache->WaitForSync(kWaitLimit));
     api_.Put("a", "3", "v");
     ASSERT_TRUE(Eventually([&] { return absl::IsResourceExhausted(cache->state().error); }));
     EXPECT_FALSE(cache->CheckFresh(milliseconds(0)).ok());

@@ -110,7 +110,7 @@ TEST_F(ObjectCacheTest, TakesPagesWhereListsAreNotStreams) {
         std::this_thread::sleep_for(milliseconds(5));
       }
     }
-    ASSERT_OK(cache->WaitForSync(kPatience));
+    ASSERT_OK(cache->WaitForSync(kWaitLimit));
     EXPECT_EQ(cache->size(), 7U);
     // The stream that was in vain, three pages, the watch.
     ASSERT_TRUE(Eventually([&] { return cache->CheckFresh(milliseconds(0)).ok(); }));
@@ -213,7 +213,7 @@ TEST_F(ObjectCacheTest, StalenessIsVisible) {
   EXPECT_THAT(std::string(timeout.message()), HasSubstr("no list of configmaps yet: "));
   EXPECT_EQ(cache_->Find("a", "one"), nullptr);
   api_.SetReachable(true);
-  ASSERT_OK(cache_->WaitForSync(kPatience));
+  ASSERT_OK(cache_->WaitForSync(kWaitLimit));
   EXPECT_OK(cache_->CheckFresh(milliseconds(0)));
   EXPECT_TRUE(cache_->state().error.ok());
 
@@ -298,7 +298,7 @@ TEST_F(ObjectCacheTest, HandlersMayThrow) {
   options.handlers.added = [](const kube::ObjectPtr&) { throw std::runtime_error("thrown"); };
   options.handlers.updated = [](const kube::ObjectPtr&, const kube::ObjectPtr&) { throw 7; };
   auto cache = ValueOf(kube::ObjectCache::Create(*client_, kube::kConfigMaps, options));
-  ASSERT_OK(cache->WaitForSync(kPatience));
+  ASSERT_OK(cache->WaitForSync(kWaitLimit));
   api_.Put("a", "one", "2");
   EXPECT_TRUE(Eventually([&] { return ValueIn(*cache->Find("a", "one")) == "2"; }));
   EXPECT_EQ(cache->state().lists, 1U);
@@ -313,7 +313,7 @@ TEST_F(ObjectCacheTest, AnIndexThatThrowsIsAnErrorAndLosesNothing) {
                         return std::vector{ValueIn(object)};
                       }}};
   auto cache = ValueOf(kube::ObjectCache::Create(*client_, kube::kConfigMaps, options));
-  ASSERT_OK(cache->WaitForSync(kPatience));
+  ASSERT_OK(cache->WaitForSync(kWaitLimit));
   broken = true;
   api_.Put("a", "one", "2");
   ASSERT_TRUE(Eventually([&] { return !cache->state().error.ok(); }));
@@ -342,7 +342,7 @@ TEST_F(ObjectCacheTest, EndsQuicklyInEveryState) {
     options.streaming_list = state != "in a page";
     auto cache = ValueOf(kube::ObjectCache::Create(*client_, kube::kConfigMaps, options));
     if (state == "watching") {
-      ASSERT_OK(cache->WaitForSync(kPatience));
+      ASSERT_OK(cache->WaitForSync(kWaitLimit));
     }
     std::this_thread::sleep_for(milliseconds(50));
     const Clock::time_point begin = Clock::now();

@@ -10,8 +10,8 @@
 #include <thread>
 #include <utility>
 
+#include "cbt/extent.h"
 #include "cbt/kube/snapshot_metadata.h"
-#include "cbt/metadata_type.h"
 #include "tests/kube/support/control_plane.h"
 #include "tests/kube/support/sidecar_world.h"
 #include "tests/rpc/support/providers.h"

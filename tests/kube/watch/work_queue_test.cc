@@ -1,5 +1,3 @@
-#include "cbt/kube/work_queue.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,6 +12,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "cbt/kube/controller.h"
 
 namespace cbt::kube {
 namespace work_queue_test {

@@ -66,15 +66,15 @@ struct Model {
 };
 
 TEST(ChangeChainTest, KeepsTheTimesOfItsSnapshots) {
-  const test::TempDir folder;
-  ASSERT_OK_AND_ASSIGN(auto chain, ChangeChain::Create(folder / "c", "vol", kG,
+  const test::TempDir directory;
+  ASSERT_OK_AND_ASSIGN(auto chain, ChangeChain::Create(directory / "c", "vol", kG,
                                                        {"s0", kVolume.capacity, -1}, kQuick));
   ASSERT_OK(chain->Append(Map("s0", "s1", {1}), 1'700'000'000'000'000'123));
   ASSERT_OK(chain->Append(Map("s1", "s2", {2})));
   ASSERT_OK(chain->Append(Map("s2", "s3", {3}), 0));
   ASSERT_OK(chain->Remove("s1"));
   ASSERT_OK_AND_ASSIGN(const auto again,
-                       ChangeChain::Open(folder / "c", ChangeChain::Access::kRead));
+                       ChangeChain::Open(directory / "c", ChangeChain::Access::kRead));
   for (const ChangeChain* one : {chain.get(), again.get()}) {
     std::vector<std::optional<int64_t>> times;
     for (const ChainSnapshot& snapshot : one->snapshots()) times.push_back(snapshot.time);
@@ -83,20 +83,20 @@ TEST(ChangeChainTest, KeepsTheTimesOfItsSnapshots) {
 }
 
 TEST(ChangeChainTest, TellsTheSizesOfItsMaps) {
-  const test::TempDir folder;
-  ASSERT_OK_AND_ASSIGN(
-      auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"s0", kVolume.capacity}, kQuick));
+  const test::TempDir directory;
+  ASSERT_OK_AND_ASSIGN(auto chain, ChangeChain::Create(directory / "c", "vol", kG,
+                                                       {"s0", kVolume.capacity}, kQuick));
   ASSERT_OK(chain->Append(Map("s0", "s1", {1})));
   ASSERT_OK(chain->Append(Map("s1", "s2", {2})));
   EXPECT_THAT(chain->MapBytes(),
-              testing::ElementsAre(0, std::filesystem::file_size(folder / "c/map-1.cbm"),
-                                   std::filesystem::file_size(folder / "c/map-2.cbm")));
+              testing::ElementsAre(0, std::filesystem::file_size(directory / "c/map-1.cbm"),
+                                   std::filesystem::file_size(directory / "c/map-2.cbm")));
 }
 
 TEST(ChangeChainTest, DeltaOfAnyPair) {
-  const test::TempDir folder;
-  ASSERT_OK_AND_ASSIGN(
-      auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"s0", kVolume.capacity}, kQuick));
+  const test::TempDir directory;
+  ASSERT_OK_AND_ASSIGN(auto chain, ChangeChain::Create(directory / "c", "vol", kG,
+                                                       {"s0", kVolume.capacity}, kQuick));
   std::vector<Set> changes = {{}};
   for (uint64_t i = 1; i <= 70; ++i) {
     changes.push_back({i, 1000 + i / 7, (uint64_t{3} << 16) + i});
@@ -106,7 +106,7 @@ TEST(ChangeChainTest, DeltaOfAnyPair) {
   }
   // The open chain, and the chain as read from its files.
   ASSERT_OK_AND_ASSIGN(const auto again,
-                       ChangeChain::Open(folder / "c", ChangeChain::Access::kRead));
+                       ChangeChain::Open(directory / "c", ChangeChain::Access::kRead));
   EXPECT_EQ(again->volume(), "vol");
   EXPECT_EQ(again->granularity(), kG);
   EXPECT_EQ(again->snapshots().size(), 71u);
@@ -125,9 +125,9 @@ TEST(ChangeChainTest, DeltaOfAnyPair) {
 
 RC_GTEST_PROP(ChangeChainTest, IsWhatTheModelSaysAfterAnyChanges, ()) {
   std::mt19937_64 random = test::AnyRandom();
-  const test::TempDir folder;
+  const test::TempDir directory;
   auto chain =
-      ValueOf(ChangeChain::Create(folder / "c", "vol", kG, {"0", kVolume.capacity}, kQuick));
+      ValueOf(ChangeChain::Create(directory / "c", "vol", kG, {"0", kVolume.capacity}, kQuick));
   Model model{{"0"}, {{}}};
   for (int step = 1; step < 60; ++step) {
     if (random() % 3 != 0 || model.ids.size() == 1) {
@@ -144,7 +144,7 @@ RC_GTEST_PROP(ChangeChainTest, IsWhatTheModelSaysAfterAnyChanges, ()) {
     }
     if (random() % 10 == 0) {
       chain.reset();
-      chain = ValueOf(ChangeChain::Open(folder / "c", ChangeChain::Access::kChange, kQuick));
+      chain = ValueOf(ChangeChain::Open(directory / "c", ChangeChain::Access::kChange, kQuick));
     }
   }
   test::RequireOk(chain->Verify());
@@ -155,16 +155,16 @@ RC_GTEST_PROP(ChangeChainTest, IsWhatTheModelSaysAfterAnyChanges, ()) {
     }
   }
   // No superfluous file remains.
-  const size_t files = folder.Names("c").size();
+  const size_t files = directory.Names("c").size();
   RC_ASSERT(files <= 2 + 2 * model.ids.size() + 2 * 6);
 }
 
 // Found by the property above: a map merged into the newest one stayed in a union after the newest
 // was removed, and was then reported for later snapshots.
 TEST(ChangeChainTest, WhatGoesWithTheNewestSnapshotIsInNoUnion) {
-  const test::TempDir folder;
+  const test::TempDir directory;
   ASSERT_OK_AND_ASSIGN(
-      auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"0", kVolume.capacity}, kQuick));
+      auto chain, ChangeChain::Create(directory / "c", "vol", kG, {"0", kVolume.capacity}, kQuick));
   for (int i = 1; i <= 4; ++i) {
     const Set blocks = {static_cast<uint64_t>(i)};
     ASSERT_OK(chain->Append(Map(std::to_string(i - 1), std::to_string(i), blocks)));
@@ -177,21 +177,21 @@ TEST(ChangeChainTest, WhatGoesWithTheNewestSnapshotIsInNoUnion) {
 }
 
 TEST(ChangeChainTest, TakesFewFilesForADelta) {
-  const test::TempDir folder;
+  const test::TempDir directory;
   ASSERT_OK_AND_ASSIGN(
-      auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"0", kVolume.capacity}, kQuick));
+      auto chain, ChangeChain::Create(directory / "c", "vol", kG, {"0", kVolume.capacity}, kQuick));
   for (int i = 1; i <= 300; ++i) {
     ASSERT_OK(chain->Append(Map(std::to_string(i - 1), std::to_string(i), {7})));
   }
   // Only unopened files may be missing: a delta over 298 maps opens at most 2 * 8.
   size_t opened = 0;
-  for (const std::string& name : folder.Names("c")) {
+  for (const std::string& name : directory.Names("c")) {
     if (name.find("map-") != 0) continue;
-    const std::string path = folder / absl::StrCat("c/", name);
+    const std::string path = directory / absl::StrCat("c/", name);
     ASSERT_EQ(rename(path.c_str(), (path + ".away").c_str()), 0);
     // A chain that has opened no file yet.
     ASSERT_OK_AND_ASSIGN(const auto fresh,
-                         ChangeChain::Open(folder / "c", ChangeChain::Access::kRead));
+                         ChangeChain::Open(directory / "c", ChangeChain::Access::kRead));
     if (!fresh->Delta("1", "299").ok()) ++opened;
     ASSERT_EQ(rename((path + ".away").c_str(), path.c_str()), 0);
   }
@@ -200,9 +200,9 @@ TEST(ChangeChainTest, TakesFewFilesForADelta) {
 }
 
 TEST(ChangeChainTest, RefusesWhatDoesNotContinueIt) {
-  const test::TempDir folder;
+  const test::TempDir directory;
   ASSERT_OK_AND_ASSIGN(
-      auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"a", kVolume.capacity}, kQuick));
+      auto chain, ChangeChain::Create(directory / "c", "vol", kG, {"a", kVolume.capacity}, kQuick));
   ASSERT_OK(chain->Append(Map("a", "b", {1})));
   EXPECT_EQ(chain->Append(Map("a", "c", {1})).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(chain->Append(Map("b", "a", {1})).code(), absl::StatusCode::kAlreadyExists);
@@ -220,39 +220,39 @@ TEST(ChangeChainTest, RefusesWhatDoesNotContinueIt) {
   // The name may be reused for another snapshot.
   ASSERT_OK(chain->Append(Map("a", "b", {2})));
   EXPECT_EQ(DeltaOf(*chain, "a", "b"), (Set{2}));
-  EXPECT_EQ(ChangeChain::Create(folder / "c", "vol", kG, {"a", 1}).status().code(),
+  EXPECT_EQ(ChangeChain::Create(directory / "c", "vol", kG, {"a", 1}).status().code(),
             absl::StatusCode::kUnavailable);
   chain.reset();
-  EXPECT_EQ(ChangeChain::Create(folder / "c", "vol", kG, {"a", 1}).status().code(),
+  EXPECT_EQ(ChangeChain::Create(directory / "c", "vol", kG, {"a", 1}).status().code(),
             absl::StatusCode::kAlreadyExists);
-  EXPECT_EQ(ChangeChain::Open(folder / "d", ChangeChain::Access::kRead).status().code(),
+  EXPECT_EQ(ChangeChain::Open(directory / "d", ChangeChain::Access::kRead).status().code(),
             absl::StatusCode::kNotFound);
   ASSERT_OK_AND_ASSIGN(const auto reader,
-                       ChangeChain::Open(folder / "c", ChangeChain::Access::kRead));
+                       ChangeChain::Open(directory / "c", ChangeChain::Access::kRead));
   EXPECT_EQ(reader->Append(Map("b", "c", {1})).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(reader->Remove("a").code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(ChangeChainTest, OneProcessAtATimeChangesIt) {
-  const test::TempDir folder;
-  ASSERT_OK_AND_ASSIGN(const auto chain, ChangeChain::Create(folder / "c", "vol", kG,
+  const test::TempDir directory;
+  ASSERT_OK_AND_ASSIGN(const auto chain, ChangeChain::Create(directory / "c", "vol", kG,
                                                              {"a", kVolume.capacity}, kQuick));
-  EXPECT_EQ(ChangeChain::Open(folder / "c", ChangeChain::Access::kChange).status().code(),
+  EXPECT_EQ(ChangeChain::Open(directory / "c", ChangeChain::Access::kChange).status().code(),
             absl::StatusCode::kUnavailable);
-  EXPECT_OK(ChangeChain::Open(folder / "c", ChangeChain::Access::kRead));
+  EXPECT_OK(ChangeChain::Open(directory / "c", ChangeChain::Access::kRead));
 }
 
 // A reader keeps cursors while the chain changes underneath.
 TEST(ChangeChainTest, MGWhatIsOpenStaysAndWhatIsGoneIsAborted) {
-  const test::TempDir folder;
+  const test::TempDir directory;
   ASSERT_OK_AND_ASSIGN(
-      auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"a", kVolume.capacity}, kQuick));
+      auto chain, ChangeChain::Create(directory / "c", "vol", kG, {"a", kVolume.capacity}, kQuick));
   ASSERT_OK(chain->Append(Map("a", "b", {1})));
   ASSERT_OK(chain->Append(Map("b", "c", {2})));
   ASSERT_OK_AND_ASSIGN(const auto reader,
-                       ChangeChain::Open(folder / "c", ChangeChain::Access::kRead));
+                       ChangeChain::Open(directory / "c", ChangeChain::Access::kRead));
   ASSERT_OK_AND_ASSIGN(const auto untouched,
-                       ChangeChain::Open(folder / "c", ChangeChain::Access::kRead));
+                       ChangeChain::Open(directory / "c", ChangeChain::Access::kRead));
   ASSERT_OK_AND_ASSIGN(const std::unique_ptr<ExtentCursor> open, reader->Delta("a", "c"));
   ASSERT_OK(chain->Remove("b"));
   EXPECT_EQ(BlocksOf(*open), (Blocks{1, 2}));
@@ -260,14 +260,14 @@ TEST(ChangeChainTest, MGWhatIsOpenStaysAndWhatIsGoneIsAborted) {
   // A file that it has not opened yet is gone.
   EXPECT_EQ(untouched->Delta("a", "c").status().code(), absl::StatusCode::kAborted);
   EXPECT_EQ(
-      DeltaOf(*ValueOf(ChangeChain::Open(folder / "c", ChangeChain::Access::kRead)), "a", "c"),
+      DeltaOf(*ValueOf(ChangeChain::Open(directory / "c", ChangeChain::Access::kRead)), "a", "c"),
       (Set{1, 2}));
 }
 
 TEST(ChangeChainTest, VolumesThatGrowAndShrink) {
-  const test::TempDir folder;
+  const test::TempDir directory;
   ASSERT_OK_AND_ASSIGN(auto chain,
-                       ChangeChain::Create(folder / "c", "vol", kG, {"a", 100 * kG}, kQuick));
+                       ChangeChain::Create(directory / "c", "vol", kG, {"a", 100 * kG}, kQuick));
   ASSERT_OK(chain->Append(Map("a", "b", {1, 150}, {200 * kG, kG})));
   ASSERT_OK(chain->Append(Map("b", "c", {2}, {50 * kG + 7, kG})));
   ASSERT_OK(chain->Append(Map("c", "d", {3, 110}, {120 * kG, kG})));
@@ -293,11 +293,11 @@ TEST(ChangeChainTest, VolumesThatGrowAndShrink) {
 
 // If maps are too large to unite, the chain must continue without the union.
 TEST(ChangeChainTest, GoesOnWithoutUnionsThatAreTooLarge) {
-  const test::TempDir folder;
+  const test::TempDir directory;
   // Every map fits into this limit, and some unions do.
   const ChainOptions limited = {.sync = false, .max_union_bytes = 400};
-  ASSERT_OK_AND_ASSIGN(
-      auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"0", kVolume.capacity}, limited));
+  ASSERT_OK_AND_ASSIGN(auto chain, ChangeChain::Create(directory / "c", "vol", kG,
+                                                       {"0", kVolume.capacity}, limited));
   Model model{{"0"}, {{}}};
   for (uint64_t i = 1; i <= 40; ++i) {
     // Quiet days first, then 100 scattered blocks per map.
@@ -319,7 +319,7 @@ TEST(ChangeChainTest, GoesOnWithoutUnionsThatAreTooLarge) {
   };
   check();
   const auto nodes = [&] {
-    const auto bytes = test::ReadFile<std::vector<uint8_t>>(folder / "c/CHAIN");
+    const auto bytes = test::ReadFile<std::vector<uint8_t>>(directory / "c/CHAIN");
     return DecodeManifest(bytes, "CHAIN")->nodes;
   };
   EXPECT_TRUE(nodes().contains({2, 1}));   // the quiet days 4 to 7
@@ -332,14 +332,14 @@ TEST(ChangeChainTest, GoesOnWithoutUnionsThatAreTooLarge) {
   }
   chain.reset();
   ASSERT_OK_AND_ASSIGN(chain,
-                       ChangeChain::Open(folder / "c", ChangeChain::Access::kChange, kQuick));
+                       ChangeChain::Open(directory / "c", ChangeChain::Access::kChange, kQuick));
   check();
 }
 
 TEST(ChangeChainTest, OtherGranularitiesAreRoundedOutward) {
-  const test::TempDir folder;
+  const test::TempDir directory;
   ASSERT_OK_AND_ASSIGN(auto chain,
-                       ChangeChain::Create(folder / "c", "vol", kG, {"a", 100 * kG}, kQuick));
+                       ChangeChain::Create(directory / "c", "vol", kG, {"a", 100 * kG}, kQuick));
   ASSERT_OK(chain->Append(Map("a", "b", {9}, {100 * kG, 512})));
   ASSERT_OK(chain->Append(Map("b", "c", {2}, {100 * kG, 2 * kG})));
   EXPECT_EQ(DeltaOf(*chain, "a", "b"), (Set{1}));
@@ -347,31 +347,31 @@ TEST(ChangeChainTest, OtherGranularitiesAreRoundedOutward) {
 }
 
 TEST(ChangeChainTest, SweepsWhatACrashLeftBehind) {
-  const test::TempDir folder;
+  const test::TempDir directory;
   ASSERT_OK_AND_ASSIGN(
-      auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"a", kVolume.capacity}, kQuick));
+      auto chain, ChangeChain::Create(directory / "c", "vol", kG, {"a", kVolume.capacity}, kQuick));
   ASSERT_OK(chain->Append(Map("a", "b", {1})));
   chain.reset();
-  const std::vector<std::string> before = folder.Names("c");
+  const std::vector<std::string> before = directory.Names("c");
   for (const char* name : {"c/map-77.cbm", "c/.map-3.cbm.12-0.partial", "c/.CHAIN.12-1.partial"}) {
-    folder.Write(name, "left");
+    directory.Write(name, "left");
   }
   for (const char* name : {"c/notes.txt", "c/map-of-the-city.txt", "c/other.cbm", "c/.map-4.cbm",
                            "c/.notes.12-2.partial"}) {
-    folder.Write(name, "not ours");
+    directory.Write(name, "not ours");
   }
-  ASSERT_OK(ChangeChain::Open(folder / "c", ChangeChain::Access::kRead));
-  EXPECT_EQ(folder.Names("c").size(), before.size() + 8);
-  ASSERT_OK(ChangeChain::Open(folder / "c", ChangeChain::Access::kChange));
-  EXPECT_EQ(folder.Names("c").size(), before.size() + 5);
+  ASSERT_OK(ChangeChain::Open(directory / "c", ChangeChain::Access::kRead));
+  EXPECT_EQ(directory.Names("c").size(), before.size() + 8);
+  ASSERT_OK(ChangeChain::Open(directory / "c", ChangeChain::Access::kChange));
+  EXPECT_EQ(directory.Names("c").size(), before.size() + 5);
 }
 
 TEST(ChangeChainTest, FindsFilesThatAreNotItsOwn) {
-  const test::TempDir folder;
+  const test::TempDir directory;
   ASSERT_OK_AND_ASSIGN(
-      auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"a", kVolume.capacity}, kQuick));
+      auto chain, ChangeChain::Create(directory / "c", "vol", kG, {"a", kVolume.capacity}, kQuick));
   ASSERT_OK(chain->Append(Map("a", "b", {1})));
-  const std::string path = folder / "c/map-1.cbm";
+  const std::string path = directory / "c/map-1.cbm";
   // Valid and of the same snapshots, but not the map that was appended.
   ASSERT_OK(WriteChangeMap(Map("a", "b", {2}), path));
   EXPECT_EQ(chain->Delta("a", "b").status().code(), absl::StatusCode::kDataLoss);
@@ -387,8 +387,8 @@ TEST(ChangeChainTest, FindsFilesThatAreNotItsOwn) {
 // A checksum does not prove good faith: a union of old and new bytes would carry a valid checksum
 // forever. Only the time stamp changes here, because that is all that can be observed.
 TEST(ChangeChainTest, AFileThatIsWrittenWhileItIsUnitedGoesIntoNoUnion) {
-  const test::TempDir folder;
-  const std::string path = folder / "c";
+  const test::TempDir directory;
+  const std::string path = directory / "c";
   std::atomic<bool> done = false;
   std::thread writer([&] {
     for (long now = 1; !done; ++now) {
@@ -443,13 +443,13 @@ TEST(ChangeChainTest, NamesInAManifestAreText) {
 }
 
 TEST(ChangeChainTest, EveryFlippedBitAndLengthOfAManifestIsFound) {
-  const test::TempDir folder;
+  const test::TempDir directory;
   ASSERT_OK_AND_ASSIGN(
-      auto chain, ChangeChain::Create(folder / "c", "vol", kG, {"0", kVolume.capacity}, kQuick));
+      auto chain, ChangeChain::Create(directory / "c", "vol", kG, {"0", kVolume.capacity}, kQuick));
   for (int i = 1; i < 6; ++i) {
     ASSERT_OK(chain->Append(Map(std::to_string(i - 1), std::to_string(i), {7})));
   }
-  auto bytes = test::ReadFile<std::vector<uint8_t>>(folder / "c/CHAIN");
+  auto bytes = test::ReadFile<std::vector<uint8_t>>(directory / "c/CHAIN");
   ASSERT_OK(DecodeManifest(bytes, "CHAIN"));
   for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
     bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] ^ 1u << bit % 8);

@@ -1,4 +1,4 @@
-// Trackers with a folder: what is there after a clean end and after a crash.
+// Trackers with a directory: what is there after a clean end and after a crash.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// Damaged tracker folders, and processes that ended with writes in flight. Recover() must return
-// every write, or an error.
+// Damaged tracker directories, and processes that ended with writes in flight. Recover() must
+// return every write, or an error.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -64,7 +64,7 @@ size_t NextPlace(bool log, size_t at, size_t step) {
   return std::min(at + 997, kChecksum);
 }
 
-// A folder that a process left, and the writes since each snapshot that it may name.
+// A directory that a process left, and the writes since each snapshot that it may name.
 struct State {
   std::string name;
   Files files;
@@ -73,19 +73,19 @@ struct State {
 
 class TrackerDamageTest : public testing::Test {
  protected:
-  // Thousands of folders are synced; lost disk writes are tested elsewhere.
+  // Thousands of directories are synced; lost disk writes are tested elsewhere.
   static void SetUpTestSuite() {
     if (::access("/dev/shm", W_OK | X_OK) == 0) ::setenv("TMPDIR", "/dev/shm", 1);
   }
 
-  // Every kind of folder that a tracker leaves, by a crash or by closing.
+  // Every kind of directory that a tracker leaves, by a crash or by closing.
   std::vector<State> States() const {
     std::vector<State> states;
     std::map<std::string, Blocks> since = {{"monday", {}}};
     std::string closed;  // the epoch that takes no more writes
     std::unique_ptr<ChangeTracker> tracker;
     const auto keep = [&](const std::string& name) {
-      states.push_back({name, test::FilesOf(folder_), since});
+      states.push_back({name, test::FilesOf(directory_), since});
     };
     const auto write = [&](uint64_t block) {
       Mark(*tracker, {block});
@@ -93,7 +93,7 @@ class TrackerDamageTest : public testing::Test {
         if (base != closed) blocks.push_back(block);
       }
     };
-    tracker = ValueOf(ChangeTracker::Create(OptionsAt(folder_)));
+    tracker = ValueOf(ChangeTracker::Create(OptionsAt(directory_)));
     keep("created");
     write(5);
     write(31);
@@ -141,9 +141,9 @@ class TrackerDamageTest : public testing::Test {
     return states;
   }
 
-  // Recovers the folder with other files: it must be refused, or return every write.
+  // Recovers the directory with other files: it must be refused, or return every write.
   void Check(const State& state, const Files& files, const std::string& what) {
-    ++folders_;
+    ++directories_;
     std::filesystem::remove_all(damaged_);
     test::WriteFiles(files, damaged_);
     const auto tracker = ChangeTracker::Recover(OptionsAt(damaged_));
@@ -172,17 +172,17 @@ class TrackerDamageTest : public testing::Test {
   }
 
   void TearDown() override {
-    EXPECT_GT(folders_, 0);
-    test::PrintFigure("tracker_folders", folders_);
+    EXPECT_GT(directories_, 0);
+    test::PrintFigure("tracker_folders", directories_);
     test::PrintFigure("tracker_folders_refused", refused_);
     test::PrintFigure("tracker_folders_under_reported", under_reported_);
   }
 
   const test::TempDir dir_;
-  const std::string folder_ = dir_ / "tracker";
+  const std::string directory_ = dir_ / "tracker";
   const std::string crashed_ = dir_ / "crashed";
   const std::string damaged_ = dir_ / "damaged";
-  int64_t folders_ = 0;
+  int64_t directories_ = 0;
   int64_t refused_ = 0;
   int64_t under_reported_ = 0;
 };
@@ -211,7 +211,7 @@ TEST_F(TrackerDamageTest, AttackBAFileThatIsMissingIsNoCleanClose) {
       Check(state, less, first + " emptied");
     }
   }
-  EXPECT_EQ(refused_, folders_);
+  EXPECT_EQ(refused_, directories_);
 }
 
 TEST_F(TrackerDamageTest, AttackCAZeroedSectorOrRecordIsNoEmptyPlace) {
@@ -236,7 +236,7 @@ TEST_F(TrackerDamageTest, AttackDNoFileStandsForAnother) {
   const std::vector<State> states = States();
   for (const State& state : states) {
     for (const auto& [name, bytes] : state.files) {
-      // Files of its own folder, and of all earlier states.
+      // Files of its own directory, and of all earlier states.
       for (const State& other : states) {
         for (const auto& [source, copied] : other.files) {
           if (copied == bytes || name == "TRACKER" || source == name) continue;
@@ -248,17 +248,17 @@ TEST_F(TrackerDamageTest, AttackDNoFileStandsForAnother) {
       }
     }
   }
-  EXPECT_EQ(refused_, folders_);
+  EXPECT_EQ(refused_, directories_);
 }
 
 // For example, of a tracker of the same volume that started at the same snapshot in the same
-// folder.
+// directory.
 TEST_F(TrackerDamageTest, AttackDALogOfAnotherTrackerIsRefused) {
   const auto leave = [this](const Blocks& marked) {
-    std::filesystem::remove_all(folder_);
-    const auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(folder_)));
+    std::filesystem::remove_all(directory_);
+    const auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(directory_)));
     Mark(*tracker, marked);
-    return test::FilesOf(folder_);
+    return test::FilesOf(directory_);
   };
   const Files before = leave({5});
   State state{"marked", leave({31}), {{"monday", {31}}}};
@@ -299,7 +299,7 @@ TEST_F(TrackerDamageTest, AnyShorterFileIsFound) {
 class LateWritesTest : public testing::Test {
  protected:
   std::unique_ptr<ChangeTracker> Recover() {
-    return ValueOf(ChangeTracker::Recover(OptionsAt(folder_)));
+    return ValueOf(ChangeTracker::Recover(OptionsAt(directory_)));
   }
 
   // Opens epoch `name`, closes the one before it and returns its changes.
@@ -309,12 +309,12 @@ class LateWritesTest : public testing::Test {
   }
 
   const test::TempDir dir_;
-  const std::string folder_ = dir_ / "tracker";
+  const std::string directory_ = dir_ / "tracker";
 };
 
 TEST_F(LateWritesTest, AttackFAWriteThatLandsAfterTheNextSnapshotIsInTheEpochThatFollows) {
   test::RunInChild([&] {
-    const auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(folder_)));
+    const auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(directory_)));
     const auto write = tracker->Begin({5 * kG, 1});
     _exit(write.ok() ? 0 : 1);
   });
@@ -335,7 +335,7 @@ TEST_F(LateWritesTest, AttackFAWriteThatLandsAfterTheNextSnapshotIsInTheEpochTha
 // A checkpoint moved it from the region log into the map.
 TEST_F(LateWritesTest, AttackFACheckpointForgetsNoWriteInFlight) {
   test::RunInChild([&] {
-    const auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(folder_)));
+    const auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(directory_)));
     const auto write = tracker->Begin({5 * kG, 1});
     ASSERT_OK(tracker->Checkpoint());
     _exit(write.ok() ? 0 : 1);
@@ -348,7 +348,7 @@ TEST_F(LateWritesTest, AttackFACheckpointForgetsNoWriteInFlight) {
 // Nothing new is marked, and still the log must record that a write is in flight.
 TEST_F(LateWritesTest, AttackFAWriteToWhatTheCheckpointHasIsLateToo) {
   test::RunInChild([&] {
-    const auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(folder_)));
+    const auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(directory_)));
     ASSERT_OK(tracker->Mark({5 * kG, 1}));
     ASSERT_OK(tracker->Checkpoint());
     const auto write = tracker->Begin({5 * kG, 1});
@@ -361,7 +361,7 @@ TEST_F(LateWritesTest, AttackFAWriteToWhatTheCheckpointHasIsLateToo) {
 
 TEST_F(LateWritesTest, AttackFInTheWindowOfTwoEpochsItIsInTheThird) {
   test::RunInChild([&] {
-    const auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(folder_)));
+    const auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(directory_)));
     const auto before = tracker->Begin({5 * kG, 1});
     ASSERT_OK(tracker->OpenEpoch("tuesday"));
     const auto within = tracker->Begin({51 * kG, 1});
@@ -376,7 +376,7 @@ TEST_F(LateWritesTest, AttackFInTheWindowOfTwoEpochsItIsInTheThird) {
 
 TEST_F(LateWritesTest, AttackFACleanCloseAndACancelledEpochForgetNothing) {
   test::RunInChild([&] {
-    const auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(folder_)));
+    const auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(directory_)));
     const auto write = tracker->Begin({5 * kG, 1});
     _exit(write.ok() ? 0 : 1);
   });
@@ -396,9 +396,9 @@ TEST_F(LateWritesTest, AttackFACleanCloseAndACancelledEpochForgetNothing) {
 // The second process is killed too, after each of its steps.
 TEST_F(LateWritesTest, AttackFASecondCrashForgetsNothing) {
   for (int steps = 0; steps <= 4; ++steps) {
-    std::filesystem::remove_all(folder_);
+    std::filesystem::remove_all(directory_);
     test::RunInChild([&] {
-      const auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(folder_)));
+      const auto tracker = ValueOf(ChangeTracker::Create(OptionsAt(directory_)));
       const auto write = tracker->Begin({5 * kG, 1});
       _exit(write.ok() ? 0 : 1);
     });
@@ -431,7 +431,7 @@ TEST_F(LateWritesTest, AttackFASecondCrashForgetsNothing) {
 // Closed while a write is in flight: treated as a crash.
 TEST_F(LateWritesTest, AttackFAWriteInFlightWhenTheTrackerClosesIsLate) {
   {
-    ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(folder_)));
+    ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(OptionsAt(directory_)));
     ASSERT_OK_AND_ASSIGN(TrackedWrite write, tracker->Begin({5 * kG, 1}));
     ASSERT_OK(tracker->Close());
     write.End();

@@ -134,7 +134,7 @@ TEST_F(TrackerFilesTest, WhatWasLeftBesideTheManifestIsSwept) {
   EXPECT_EQ(dir_.Names("tracker"), left);
 }
 
-TEST_F(TrackerFilesTest, AFolderThatHoldsAnyFileOfATrackerIsUsed) {
+TEST_F(TrackerFilesTest, ADirectoryThatHoldsAnyFileOfATrackerIsUsed) {
   for (const char* const name :
        {"TRACKER", "changes-3.cbm", "regions-3.log", "epoch-0-0.log", "epoch-0-1-rough.cbm"}) {
     dir_.Write("tracker/notes.txt", "x");
@@ -166,7 +166,7 @@ TEST_F(TrackerFilesTest, ACommitThatFailsLeavesTheOneBefore) {
   const ManifestFile log = CreateLog(0, "monday");
   ASSERT_OK(files_->Commit(ManifestOf({{0, "monday", true, {}, {log}}})));
   const ManifestFile next = CreateLog(1, "tuesday");
-  // A folder under that name cannot be replaced by a file.
+  // A directory under that name cannot be replaced by a file.
   std::filesystem::rename(dir_ / "tracker/TRACKER", dir_ / "TRACKER");
   std::filesystem::create_directory(dir_ / "tracker/TRACKER");
   EXPECT_FALSE(files_->Commit(ManifestOf({{1, "tuesday", true, {}, {next}}})).ok());
@@ -194,10 +194,10 @@ TEST_F(TrackerFilesTest, ACommitThatMayNotWriteLeavesNoDoubt) {
 
 // The largest log has 2^24 records of 16 bytes.
 TEST_F(TrackerFilesTest, AFileThatIsTooLargeForALogIsNotRead) {
-  const Folder folder = ValueOf(Folder::Open(dir_.path()));
+  const Directory directory = ValueOf(Directory::Open(dir_.path()));
   dir_.Write("regions.log", "");
   std::filesystem::resize_file(dir_ / "regions.log", 300 * kMiB);
-  const absl::Status status = RegionLog::Read(folder, "regions.log").status();
+  const absl::Status status = RegionLog::Read(directory, "regions.log").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_NE(status.message().find("more than the maximum of 268447744"), std::string::npos)
       << status;
@@ -208,8 +208,8 @@ TEST_F(TrackerFilesTest, ThreadsThatLogAtTheSameTimeLoseNoRegion) {
   constexpr uint64_t kRegions = 1 << 14;
   constexpr uint64_t kThreads = 4;
   const VolumeGeometry geometry = {kRegions << 16, 4096};
-  const Folder folder = ValueOf(Folder::Open(dir_.path()));
-  const auto log = ValueOf(RegionLog::Create(folder, "regions.log",
+  const Directory directory = ValueOf(Directory::Open(dir_.path()));
+  const auto log = ValueOf(RegionLog::Create(directory, "regions.log",
                                              {.tracker = 1,
                                               .geometry = geometry,
                                               .region_bytes = uint64_t{1} << 16,
@@ -226,7 +226,7 @@ TEST_F(TrackerFilesTest, ThreadsThatLogAtTheSameTimeLoseNoRegion) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  const RegionLog::Contents contents = ValueOf(RegionLog::Read(folder, "regions.log"));
+  const RegionLog::Contents contents = ValueOf(RegionLog::Read(directory, "regions.log"));
   EXPECT_TRUE(contents.sound);
   const std::set<uint64_t> found(contents.regions.begin(), contents.regions.end());
   EXPECT_EQ(found.size(), kRegions / 4);

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "cbt/kube/core_objects.h"
+#include "cbt/kube/typed_objects.h"
 #include "tests/net/certificates.h"
 #include "tests/support/status.h"
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cbt/list_cursor.h"
-#include "cbt/rpc/volume_snapshot_delta.h"
+#include "cbt/memory.h"
+#include "programs/cbt/output/volume_snapshot_delta.h"
 #include "tests/support/status.h"
 
 namespace cbt::test::volume_snapshot_delta_test {
@@ -146,13 +146,13 @@ TEST(VolumeSnapshotDelta, A5States) {
   EXPECT_EQ(*failed.Int({"continue"}), 0);
 }
 
-// One form of the object, here and in the library for plugins; the slips of the text are settled in
+// One form of the object, here and in `cbtctl list --object`; the slips of the text are settled in
 // docs/guides/aggregated-api.md.
 TEST(VolumeSnapshotDelta, A6TheSameNamesAsTheLibrary) {
   auto cursor =
       MakeExtentCursor({{0, 4096}, {8192, 4096}}, {.capacity = 65'536, .granularity = 4096});
   ASSERT_TRUE(cursor.ok());
-  const auto rendered = RenderVolumeSnapshotDelta(
+  const auto rendered = cli::RenderVolumeSnapshotDelta(
       {.name = "d", .name_space = "prod", .target_snapshot = "t"}, *std::move(cursor), 4096);
   ASSERT_TRUE(rendered.ok()) << rendered.status();
   const VolumeSnapshotDelta delta = Parsed();

@@ -192,12 +192,12 @@ TEST(PageTokens, A14TheLastPlaceAtOrBeforeAnOffset) {
 
 TEST(PageTokens, KeepsTheNewest) {
   PageTokens tokens;
-  for (uint64_t i = 0; i < PageTokens::kMostTokens + 10; ++i) {
+  for (uint64_t i = 0; i < PageTokens::kMaxTokens + 10; ++i) {
     tokens.Keep("a", {.position = i * 10, .token = "t" + std::to_string(i)});
   }
   EXPECT_EQ(tokens.Find("a", 99).token, "");
   EXPECT_EQ(tokens.Find("a", 100).token, "t10");
-  tokens.Keep("a", {.position = 1, .token = std::string(PageTokens::kMostTokenBytes + 1, 'x')});
+  tokens.Keep("a", {.position = 1, .token = std::string(PageTokens::kMaxTokenBytes + 1, 'x')});
   EXPECT_EQ(tokens.Find("a", 1).token, "");
 }
 

@@ -419,7 +419,7 @@ TEST_F(SessionOpenerTest, S13ADriverThatIsNoLabelFailsTheRequest) {
   // As a selector it would be another one.
   AddSnapshot("monday", "a.example.com,other=x");
   AddSnapshot("tuesday", "a.example.com,other=x");
-  ExpectFailed("is no value of a label");
+  ExpectFailed("is not a valid label value");
 }
 
 TEST_F(SessionOpenerTest, S15AConfigurationWithoutANamespaceFailsTheRequest) {

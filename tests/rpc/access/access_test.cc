@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cbt/rpc/session_store.h"
 #include "tests/support/status.h"
 #include "tests/support/temp_dir.h"
 
@@ -233,11 +232,11 @@ absl::StatusOr<rpc::ResolvedSnapshots> Resolve(rpc::SnapshotResolver& resolver,
   return answer;
 }
 
-// A namespace is one folder; a name that is a path must not escape it.
-TEST(Folders, HoldTheirNamespaceAndNoOther) {
-  const auto folders = rpc::MakeFolderResolver();
-  const auto found = [&folders](const std::string& name_space, const std::string& target) {
-    return Resolve(*folders, {.name_space = name_space, .target = target});
+// A namespace is one directory; a name that is a path must not escape it.
+TEST(Directories, HoldTheirNamespaceAndNoOther) {
+  const auto directories = rpc::MakeDirectoryResolver();
+  const auto found = [&directories](const std::string& name_space, const std::string& target) {
+    return Resolve(*directories, {.name_space = name_space, .target = target});
   };
   ASSERT_OK(found("ns", "a"));
   EXPECT_EQ(found("ns", "a")->target_handle, "ns/a");

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "cbt/rpc/access.h"
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/server.h"
-#include "cbt/rpc/session_store.h"
 #include "cbt/units.h"
 #include "rpc/contract/contract.h"
 #include "tests/rpc/support/providers.h"
@@ -42,7 +42,7 @@ class TwoNamespaces {
     std::vector<rpc::TokenGrant> grants(1);
     grants[0] = {.token = Secret(kToken), .name = "operator", .name_spaces = {"mine"}};
     access_ = rpc::MakeTokenAccess(std::move(grants));
-    folders_ = rpc::MakeFolderResolver();
+    directories_ = rpc::MakeDirectoryResolver();
     sessions_ = rpc::MemorySessionStore::Create();
     present.insert("mine/target");
     for (int i = 0; i < 400; ++i) {
@@ -87,14 +87,15 @@ class TwoNamespaces {
 
  private:
   rpc::AccessControl Access() const {
-    return {
-        .authenticator = access_.get(), .authorizer = access_.get(), .resolver = folders_.get()};
+    return {.authenticator = access_.get(),
+            .authorizer = access_.get(),
+            .resolver = directories_.get()};
   }
 
   const TempDir dir_;
   FunctionProvider provider_;
   std::unique_ptr<rpc::TokenAccess> access_;
-  std::unique_ptr<rpc::SnapshotResolver> folders_;
+  std::unique_ptr<rpc::SnapshotResolver> directories_;
   std::unique_ptr<rpc::MemorySessionStore> sessions_;
   std::unique_ptr<rpc::Server> server_;
   std::unique_ptr<rpc::Relay> relay_;

@@ -15,7 +15,7 @@
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
 #include "rpc/contract/completeness.h"
-#include "rpc/contract/source_version.h"
+#include "rpc/contract/resumption.h"
 #include "tests/rpc/support/fake_server.h"
 #include "tests/rpc/support/sidecar.h"
 #include "tests/support/status.h"
@@ -80,7 +80,7 @@ class SizedRelay : public AccessParts {
     options.plugin = plugin;
     options.require_message = strict;
     options.check_tuples = check;
-    Give(options, &sizes_);
+    ApplyTo(options, &sizes_);
     relay_ = ValueOf(rpc::Relay::Start(options));
   }
 

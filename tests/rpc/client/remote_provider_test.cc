@@ -1,6 +1,4 @@
 // Fronts another server: the provider that forwards requests, and the end of relayed streams.
-#include "cbt/rpc/remote_provider.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@
 
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/server.h"
-#include "rpc/client/retry_window.h"
+#include "rpc/client/connect.h"
 #include "tests/reference/volume.h"
 #include "tests/rpc/support/fake_server.h"
 #include "tests/rpc/support/list_all.h"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "rpc/client/connect.h"
 #include "tests/rpc/support/fake_server.h"
 #include "tests/support/status.h"

@@ -1,6 +1,4 @@
 // Page tokens that were altered in transit: every bit, every length, parts of other tokens.
-#include "rpc/contract/page_token.h"
-
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -10,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "cbt/extent.h"
+#include "rpc/contract/resumption.h"
 #include "tests/support/figures.h"
 #include "tests/support/seeded_random.h"
 

@@ -1,7 +1,5 @@
 // A snapshot is replaced by another of the same size between two parts of one answer. The parts are
 // of two snapshots and must not be combined.
-#include "rpc/contract/source_version.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,6 +17,7 @@
 #include "cbt/units.h"
 #include "cbt/wire/digest.h"
 #include "rpc/contract/completeness.h"
+#include "rpc/contract/resumption.h"
 #include "tests/rpc/support/fake_server.h"
 #include "tests/rpc/support/fixture.h"
 #include "tests/rpc/support/sidecar.h"

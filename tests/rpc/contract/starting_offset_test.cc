@@ -1,6 +1,4 @@
 // Which tuples a stream omits that starts inside a volume.
-#include "rpc/contract/starting_offset.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "cbt/wire/message.h"
+#include "rpc/contract/resumption.h"
 
 namespace cbt::rpc {
 namespace starting_offset_test {

@@ -226,7 +226,7 @@ TEST_F(ChannelProtocol, ServersOfAnotherProtocolAreNamed) {
     const absl::Status status = collector.Await();
     EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status;
     EXPECT_THAT(std::string(status.message()), testing::HasSubstr(text));
-    EXPECT_EQ(channel->WaitingMayHelp(), waiting_may_help);
+    EXPECT_EQ(channel->IsTransient(), waiting_may_help);
     channel = nullptr;
     server = nullptr;
   }

@@ -34,9 +34,9 @@ TEST(Timeout, IsReadInEveryUnit) {
 }
 
 TEST(Timeout, BeyondWhatTheClockHoldsIsItsMaximum) {
-  constexpr int64_t kMostHours = INT64_MAX / 3'600'000'000'000;
-  EXPECT_EQ(ParseTimeout(std::to_string(kMostHours) + "H"), nanoseconds(hours(kMostHours)));
-  EXPECT_EQ(ParseTimeout(std::to_string(kMostHours + 1) + "H"), nanoseconds::max());
+  constexpr int64_t kMaxHours = INT64_MAX / 3'600'000'000'000;
+  EXPECT_EQ(ParseTimeout(std::to_string(kMaxHours) + "H"), nanoseconds(hours(kMaxHours)));
+  EXPECT_EQ(ParseTimeout(std::to_string(kMaxHours + 1) + "H"), nanoseconds::max());
   EXPECT_EQ(ParseTimeout("99999999H"), nanoseconds::max());
   EXPECT_EQ(ParseTimeout("99999999M"), std::chrono::minutes(99'999'999));
 }

@@ -352,7 +352,7 @@ TEST_F(ServerOverTls, PlainBytesAndTlsDoNotMeet) {
   const absl::Status refused = channel->Connect(std::chrono::system_clock::now() + seconds(20));
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(refused.message()), testing::HasSubstr("the server speaks TLS"));
-  EXPECT_FALSE(channel->WaitingMayHelp());
+  EXPECT_FALSE(channel->IsTransient());
   const TestServer without;
   const int fd = test::ConnectTo(without.path);
   const net::Ssl ssl(Client(fd, {}));
@@ -394,8 +394,8 @@ TEST_F(ServerOverTls, NewKeysAreTakenAndCostLittle) {
   }
   const auto flood = Connect();
   ASSERT_NE(flood, nullptr);
-  const timeval patience = {.tv_sec = 0, .tv_usec = 100'000};
-  setsockopt(flood->fd(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  const timeval wait_limit = {.tv_sec = 0, .tv_usec = 100'000};
+  setsockopt(flood->fd(), SOL_SOCKET, SO_SNDTIMEO, &wait_limit, sizeof wait_limit);
   bool refused = false;
   for (int i = 0; i < 100'000 && !refused; ++i) {
     refused = SSL_key_update(flood->ssl(), SSL_KEY_UPDATE_REQUESTED) != 1 ||

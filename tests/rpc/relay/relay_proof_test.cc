@@ -9,7 +9,6 @@
 
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/relay.h"
-#include "cbt/rpc/remote_provider.h"
 #include "cbt/rpc/server.h"
 #include "cbt/units.h"
 #include "rpc/contract/completeness.h"

@@ -17,7 +17,7 @@
 #include "cbt/rpc/client.h"
 #include "cbt/rpc/server.h"
 #include "cbt/units.h"
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "rpc/client/connect.h"
 #include "rpc/relay/relay_feed.h"
 #include "tests/rpc/support/descriptors.h"
@@ -471,7 +471,7 @@ TEST(Relay, SaysThatItServesWhenItIsToldTo) {
   options.listen = "127.0.0.1:0";
   options.plugin = "unix:///nowhere";
   options.serving = false;
-  parts.Give(options);
+  parts.ApplyTo(options);
   const auto relay = ValueOf(rpc::Relay::Start(options));
   RawCall watch(Connect(relay->address()), "/grpc.health.v1.Health/Watch", "");
   EXPECT_EQ(watch.Read(), "\x08\x02");

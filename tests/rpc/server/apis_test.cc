@@ -14,11 +14,10 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/rpc/access.h"
 #include "cbt/rpc/client.h"
-#include "cbt/rpc/session_store.h"
 #include "cbt/units.h"
 #include "first_revision.pb.h"
 #include "list_snapshot_deltas.pb.h"
-#include "rpc/contract/page_token.h"
+#include "rpc/contract/resumption.h"
 #include "tests/rpc/support/access_parts.h"
 #include "tests/rpc/support/fixture.h"
 #include "tests/rpc/support/list_all.h"
@@ -47,7 +46,7 @@ class AllApis : public AccessParts {
     options.listen = "unix://" + (dir / "s");
     options.service.base_is_handle = base_is_handle;
     options.service.stream = stream;
-    Give(options, resolver);
+    ApplyTo(options, resolver);
     server = ValueOf(rpc::Server::Start(provider, options));
   }
 
@@ -251,11 +250,12 @@ TEST(Apis, AccessThatFailsIsNeverAccess) {
     FunctionProvider provider([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
       return Extents(CursorOver({{0, 1}}, 4096));
     });
-    const auto folders = rpc::MakeFolderResolver();
+    const auto directories = rpc::MakeDirectoryResolver();
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir / "s");
     options.service.apis = {rpc::Api::kKubernetes};
-    options.service.access = {.authenticator = &odd, .authorizer = &odd, .resolver = folders.get()};
+    options.service.access = {
+        .authenticator = &odd, .authorizer = &odd, .resolver = directories.get()};
     const auto server = rpc::Server::Start(provider, options);
     ASSERT_OK(server);
     rpc::ListRequest request;
@@ -284,12 +284,12 @@ TEST(Apis, AnAnswerAfterTheServersEndFindsNobody) {
   FunctionProvider provider([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
     return Extents(CursorOver({}, 4096));
   });
-  const auto folders = rpc::MakeFolderResolver();
+  const auto directories = rpc::MakeDirectoryResolver();
   rpc::ServerOptions options;
   options.listen = "unix://" + (dir / "s");
   options.service.apis = {rpc::Api::kKubernetes};
   options.service.access = {
-      .authenticator = &never, .authorizer = &never, .resolver = folders.get()};
+      .authenticator = &never, .authorizer = &never, .resolver = directories.get()};
   auto server = rpc::Server::Start(provider, options);
   ASSERT_OK(server);
   rpc::ListRequest request;
@@ -329,11 +329,12 @@ TEST(Apis, YCallsThatWaitForAccessTakeNoStream) {
   FunctionProvider provider([](const FunctionProvider::Call&) -> absl::StatusOr<MetadataSource> {
     return Extents(CursorOver({}, 4096));
   });
-  const auto folders = rpc::MakeFolderResolver();
+  const auto directories = rpc::MakeDirectoryResolver();
   rpc::ServerOptions options;
   options.listen = "127.0.0.1:0";
   options.service.apis = {rpc::Api::kKubernetes};
-  options.service.access = {.authenticator = &slow, .authorizer = &slow, .resolver = folders.get()};
+  options.service.access = {
+      .authenticator = &slow, .authorizer = &slow, .resolver = directories.get()};
   options.service.stream.max_streams = 4;
   auto server = rpc::Server::Start(provider, options);
   ASSERT_OK(server);

@@ -29,7 +29,7 @@ TEST(CallClock, SeesStallsUntilTheMessageIsSent) {
   const milliseconds stall{100};
   CallClock clock(kStart);
   const auto at = kStart + kOneMinute;
-  clock.HandOver(at);
+  clock.StartSending(at);
   for (const bool ending : {false, true}) {
     EXPECT_EQ(clock.Judge(stall, kNoLimit, ending, at + stall), Verdict::kInTime);
     EXPECT_EQ(clock.Judge(stall, kNoLimit, ending, at + stall + kTick), Verdict::kStalled);

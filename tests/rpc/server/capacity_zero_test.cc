@@ -32,7 +32,7 @@ TEST(CapacityZero, AttackSIsRefusedByEveryClient) {
                           rpc::Api::kPaged};
   options.service.access = {.authenticator = access.access.get(),
                             .authorizer = access.access.get(),
-                            .resolver = access.folders.get()};
+                            .resolver = access.directories.get()};
   options.service.sessions = access.sessions.get();
   const auto server = rpc::Server::Start(provider, options);
   ASSERT_OK(server);

@@ -58,8 +58,8 @@ std::vector<std::string> Messages(uint32_t max_results, uint64_t starting_offset
     if (message.has_value()) messages.emplace_back(message->bytes);
     if (test::ValueOf(outcome) == MessageProducer::Outcome::kComplete) return messages;
     if (rest) {
-      producer.Rest();
-      producer.Rest();
+      producer.Compact();
+      producer.Compact();
     }
   }
 }

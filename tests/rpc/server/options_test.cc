@@ -18,7 +18,6 @@
 #include <vector>
 
 #include "cbt/rpc/client.h"
-#include "cbt/rpc/fallback.h"
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/server.h"
 #include "cbt/transform.h"

@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cbt/rpc/access.h"
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/server.h"
-#include "cbt/rpc/session_store.h"
 #include "cbt/units.h"
 #include "tests/rpc/support/fixture.h"
 #include "tests/support/status.h"
@@ -223,15 +223,16 @@ class Reflected : public testing::Test {
           return Extents(CursorOver({{0, 1}}, 4096));
         }),
         access_(rpc::MakeTokenAccess({})),
-        folders_(rpc::MakeFolderResolver()),
+        directories_(rpc::MakeDirectoryResolver()),
         sessions_(rpc::MemorySessionStore::Create()) {}
 
   rpc::ServerOptions Options(const std::string& name, std::vector<rpc::Api> apis) {
     rpc::ServerOptions options;
     options.listen = "unix://" + (dir_ / name);
     options.service.apis = std::move(apis);
-    options.service.access = {
-        .authenticator = access_.get(), .authorizer = access_.get(), .resolver = folders_.get()};
+    options.service.access = {.authenticator = access_.get(),
+                              .authorizer = access_.get(),
+                              .resolver = directories_.get()};
     options.service.sessions = sessions_.get();
     return options;
   }
@@ -248,7 +249,7 @@ class Reflected : public testing::Test {
   const TempDir dir_;
   FunctionProvider provider_;
   const std::unique_ptr<rpc::TokenAccess> access_;
-  const std::unique_ptr<rpc::SnapshotResolver> folders_;
+  const std::unique_ptr<rpc::SnapshotResolver> directories_;
   const std::unique_ptr<rpc::MemorySessionStore> sessions_;
 };
 
@@ -286,7 +287,7 @@ TEST_F(Reflected, ListsWhatIsServedAndNothingElse) {
   options.listen = "unix://" + (dir_ / "relay");
   options.plugin = paged->address();
   options.service.access = {
-      .authenticator = access_.get(), .authorizer = access_.get(), .resolver = folders_.get()};
+      .authenticator = access_.get(), .authorizer = access_.get(), .resolver = directories_.get()};
   const auto relay = rpc::Relay::Start(options);
   ASSERT_OK(relay);
   EXPECT_THAT(ServicesOf((*relay)->address()),

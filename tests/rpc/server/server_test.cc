@@ -22,7 +22,7 @@
 #include "cbt/rpc/client.h"
 #include "cbt/version.h"
 #include "csi.pb.h"
-#include "net/listen_address.h"
+#include "net/address.h"
 #include "rpc/contract/identity.h"
 #include "tests/rpc/support/fixture.h"
 #include "tests/support/status.h"

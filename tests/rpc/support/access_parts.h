@@ -1,5 +1,5 @@
-// What a server or relay of all contracts needs besides its provider: tokens, sessions, folders as
-// namespaces, secrets.
+// What a server or relay of all contracts needs besides its provider: tokens, sessions, directories
+// as namespaces, secrets.
 #ifndef CBT_TESTS_RPC_SUPPORT_ACCESS_PARTS_H_
 #define CBT_TESTS_RPC_SUPPORT_ACCESS_PARTS_H_
 
@@ -11,7 +11,6 @@
 
 #include "cbt/rpc/access.h"
 #include "cbt/rpc/client.h"
-#include "cbt/rpc/session_store.h"
 #include "tests/support/status.h"
 
 namespace cbt::test {
@@ -24,7 +23,7 @@ struct AccessParts {
     grants[0] = {.token = Secret(token), .name = "operator", .name_spaces = {"ns"}};
     grants[1] = {.token = Secret("other-token-of-somebody-else"), .name = "x", .name_spaces = {}};
     access = rpc::MakeTokenAccess(std::move(grants));
-    folders = rpc::MakeFolderResolver();
+    directories = rpc::MakeDirectoryResolver();
     Secrets held;
     held.Set("key", "secret-canary");
     secrets = rpc::MakeStaticSecrets(std::move(held));
@@ -37,12 +36,12 @@ struct AccessParts {
 
   // Configures the options of a server or relay for all contracts.
   template <typename Options>
-  void Give(Options& options, rpc::SnapshotResolver* resolver = nullptr) const {
+  void ApplyTo(Options& options, rpc::SnapshotResolver* resolver = nullptr) const {
     options.service.apis = {rpc::Api::kCsi, rpc::Api::kKubernetes, rpc::Api::kSession,
                             rpc::Api::kPaged};
     options.service.access = {.authenticator = access.get(),
                               .authorizer = access.get(),
-                              .resolver = resolver != nullptr ? resolver : folders.get(),
+                              .resolver = resolver != nullptr ? resolver : directories.get(),
                               .secrets = secrets.get()};
     options.service.sessions = sessions.get();
   }
@@ -66,7 +65,7 @@ struct AccessParts {
   const std::string token;
   std::unique_ptr<rpc::MemorySessionStore> sessions;
   std::unique_ptr<rpc::TokenAccess> access;
-  std::unique_ptr<rpc::SnapshotResolver> folders;
+  std::unique_ptr<rpc::SnapshotResolver> directories;
   std::unique_ptr<rpc::SecretProvider> secrets;
   std::string session;
 };

@@ -12,9 +12,9 @@ namespace cbt::test {
 
 inline size_t OpenDescriptors() {
   size_t count = 0;
-  DIR* const folder = opendir("/proc/self/fd");
-  while (readdir(folder) != nullptr) ++count;
-  closedir(folder);
+  DIR* const directory = opendir("/proc/self/fd");
+  while (readdir(directory) != nullptr) ++count;
+  closedir(directory);
   return count;
 }
 

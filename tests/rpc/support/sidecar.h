@@ -31,7 +31,7 @@ class Sidecar : public AccessParts {
     options.service.stream = stream;
     options.service.telemetry = telemetry;
     options.plugin_stall_timeout = plugin_stall;
-    Give(options);
+    ApplyTo(options);
     relay = ValueOf(rpc::Relay::Start(options));
   }
 

@@ -297,7 +297,7 @@ TEST_F(ClientCa, AttackSNoClientIsLetInWhileTheFileIsGone) {
   EXPECT_TRUE(Eventually([&] { return List(With("client")).ok(); }, seconds(20)));
 }
 
-// Secret folders are rewritten as a whole.
+// Secret directories are rewritten as a whole.
 TEST_F(ClientCa, TheSameAuthorityAgainCutsNoStream) {
   StartEndless();
   const auto call = Open("client");

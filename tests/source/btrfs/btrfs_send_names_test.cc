@@ -38,7 +38,7 @@ class Model {
       names_[path] = static_cast<int>(inodes_.size());
       inodes_.push_back({path, std::set<uint64_t>(), kSize});
     }
-    folders_ = {"d", "d/e", "e"};
+    directories_ = {"d", "d/e", "e"};
     writer_.Snapshot();
   }
 
@@ -58,7 +58,7 @@ class Model {
         names_.erase(from);
         break;
       case 1:
-        MoveFolder(random);
+        MoveDirectory(random);
         break;
       case 2:
         writer_.Link(to, from);
@@ -75,8 +75,8 @@ class Model {
         inodes_.push_back({"", {}, 0});
         break;
       case 5:
-        writer_.MakeFolder(to);
-        folders_.insert(to);
+        writer_.MakeDirectory(to);
+        directories_.insert(to);
         break;
       default: {
         const uint64_t block = random() % (kSize / 4096);
@@ -108,17 +108,18 @@ class Model {
   std::string FreeName(std::mt19937_64& random) const {
     static const char* const kNames[] = {"d", "e", "f", "g", "h", "i", "j", "k", "l", "m"};
     for (;;) {
-      std::string name =
-          random() % 2 == 0 || folders_.empty() ? "" : absl::StrCat(AnyOf(folders_, random), "/");
+      std::string name = random() % 2 == 0 || directories_.empty()
+                             ? ""
+                             : absl::StrCat(AnyOf(directories_, random), "/");
       name += kNames[random() % std::size(kNames)];
       if (random() % 8 == 0) absl::StrAppend(&name, random() % 1000);
-      if (!names_.contains(name) && !folders_.contains(name)) return name;
+      if (!names_.contains(name) && !directories_.contains(name)) return name;
     }
   }
 
-  void MoveFolder(std::mt19937_64& random) {
-    if (folders_.empty()) return;
-    const std::string from = AnyOf(folders_, random);
+  void MoveDirectory(std::mt19937_64& random) {
+    if (directories_.empty()) return;
+    const std::string from = AnyOf(directories_, random);
     const std::string to = FreeName(random);
     if (to.starts_with(absl::StrCat(from, "/"))) return;
     writer_.Rename(from, to);
@@ -129,14 +130,14 @@ class Model {
     std::map<std::string, int> names;
     for (const auto& [path, inode] : names_) names[moved(path)] = inode;
     names_ = std::move(names);
-    std::set<std::string> folders;
-    for (const std::string& path : folders_) folders.insert(moved(path));
-    folders_ = std::move(folders);
+    std::set<std::string> directories;
+    for (const std::string& path : directories_) directories.insert(moved(path));
+    directories_ = std::move(directories);
   }
 
   BtrfsWriter writer_;
   std::map<std::string, int> names_;
-  std::set<std::string> folders_;
+  std::set<std::string> directories_;
   std::vector<Inode> inodes_;
 };
 

@@ -212,7 +212,7 @@ TEST(BtrfsSendTest, FilesAreFollowedThroughRenames) {
   BtrfsWriter writer;
   writer.Snapshot();
   writer.Update("images/a", 0, 1);
-  writer.Rename("images", "o258-7-0").MakeFolder("new").Rename("o258-7-0", "new/images");
+  writer.Rename("images", "o258-7-0").MakeDirectory("new").Rename("o258-7-0", "new/images");
   writer.Update("new/images/a", 8192, 1);
   writer.Rename("new/images/a", "b").Update("b", 16'384, 1).Link("c", "b");
   writer.Update("c", 24'576, 1).Unlink("b").Update("c", 32'768, 1).End();
@@ -246,10 +246,10 @@ TEST(BtrfsSendTest, ReplacedFileHasChangedEverywhere) {
   known.base_path = "f";
   EXPECT_EQ(RangesOf(Read(swapped, known)), Ranges{});
 
-  BtrfsWriter folder;
-  folder.Snapshot().Rename("d", "e").Rename("x", "d").Update("d/f", 0, 1).End();
-  EXPECT_EQ(RangesOf(Read(folder, For("d/f"))), Everything());
-  EXPECT_EQ(RangesOf(Read(folder, For("e/f"))), Everything());
+  BtrfsWriter directory;
+  directory.Snapshot().Rename("d", "e").Rename("x", "d").Update("d/f", 0, 1).End();
+  EXPECT_EQ(RangesOf(Read(directory, For("d/f"))), Everything());
+  EXPECT_EQ(RangesOf(Read(directory, For("e/f"))), Everything());
 
   // Removed and created again: nothing of the base remains.
   BtrfsWriter again;
@@ -413,8 +413,8 @@ TEST(BtrfsSendTest, CommandsThatCanNotBeAreRefused) {
       BtrfsWriter().Snapshot().Rename("d", "d/e").End().bytes(),
       BtrfsWriter().Snapshot().Unlink("f").Rename("f", "g").End().bytes(),
       BtrfsWriter().Snapshot().Unlink("f").Link("g", "f").End().bytes(),
-      BtrfsWriter().Snapshot().MakeFolder("d").Update("d/f", 0, 1).End().bytes(),
-      BtrfsWriter().Snapshot().MakeFolder("d").Truncate("d", 0).End().bytes(),
+      BtrfsWriter().Snapshot().MakeDirectory("d").Update("d/f", 0, 1).End().bytes(),
+      BtrfsWriter().Snapshot().MakeDirectory("d").Truncate("d", 0).End().bytes(),
   };
   // Attributes that are missing, repeated, of the wrong length, or reach past the command's end.
   const std::vector<std::pair<uint16_t, std::string>> bodies = {
@@ -499,8 +499,8 @@ TEST(BtrfsSendTest, ChangesFarOutCostNothing) {
             (Ranges{{0, kMaxGranularity}}));
 }
 
-// Folders moved into folders, deeper than any path: nothing may recurse.
-TEST(BtrfsSendTest, FoldersNestedWithoutEndAreTakenDownAgain) {
+// Directories moved into directories, deeper than any path: nothing may recurse.
+TEST(BtrfsSendTest, DirectoriesNestedWithoutEndAreTakenDownAgain) {
   std::string deep = "d";
   for (int i = 0; i < 1000; ++i) deep += "/d";
   BtrfsWriter writer;

@@ -21,7 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/descriptor.h"
 #include "base/file_io.h"
-#include "cbt/list_cursor.h"
+#include "cbt/memory.h"
 #include "cbt/transform.h"
 #include "tests/support/files.h"
 #include "tests/support/status.h"
@@ -340,28 +340,28 @@ TEST(CopyRanges, CutsTheLastBlockAtTheCapacity) {
 }
 
 TEST(CopyRanges, FilesStaySparse) {
-  const test::TempDir folder;
+  const test::TempDir directory;
   constexpr uint64_t kSize = 8 * kMiB;
-  const OwnedDescriptor from(OpenFile(folder / "from", O_RDWR | O_CREAT, 0600));
+  const OwnedDescriptor from(OpenFile(directory / "from", O_RDWR | O_CREAT, 0600));
   ASSERT_EQ(::ftruncate(from.number(), kSize), 0);
   const Bytes data(100'000, 7);
   ASSERT_EQ(::pwrite(from.number(), data.data(), data.size(), kMiB),
             static_cast<ssize_t>(data.size()));
   ASSERT_EQ(::pwrite(from.number(), Bytes(kMiB).data(), kMiB, 4 * kMiB),
             static_cast<ssize_t>(kMiB));
-  const std::shared_ptr<const Image> image = ValueOf(Image::Open(folder / "from"));
+  const std::shared_ptr<const Image> image = ValueOf(Image::Open(directory / "from"));
   ThreadPool pool(2);
   for (const bool find_zeros : {false, true}) {
     for (const bool full : {false, true}) {
-      const std::string path = folder / absl::StrCat("to", find_zeros, full);
-      if (full) folder.Write(absl::StrCat("to", find_zeros, full), std::string(kSize, 'x'));
+      const std::string path = directory / absl::StrCat("to", find_zeros, full);
+      if (full) directory.Write(absl::StrCat("to", find_zeros, full), std::string(kSize, 'x'));
       const OwnedDescriptor to(OpenFile(path, O_RDWR | O_CREAT, 0600));
       ASSERT_EQ(::ftruncate(to.number(), kSize), 0);
       const auto cursor = CursorOf({{0, kSize}}, kSize);
       ASSERT_OK(CopyRanges(
           *cursor, *MakeCopyInput(image), *MakeCopyOutput(to.number(), path),
           {.executor = &pool, .output_is_zero = !full, .find_zeros = find_zeros, .verify = true}));
-      EXPECT_TRUE(test::ReadFile(path) == test::ReadFile(folder / "from"));
+      EXPECT_TRUE(test::ReadFile(path) == test::ReadFile(directory / "from"));
       struct stat info {};
       ASSERT_EQ(::fstat(to.number(), &info), 0);
       EXPECT_LE(static_cast<uint64_t>(info.st_blocks) * 512,
@@ -371,11 +371,11 @@ TEST(CopyRanges, FilesStaySparse) {
 }
 
 TEST(CopyRanges, AFullOutputIsNamed) {
-  const test::TempDir folder;
-  folder.Write("from", std::string(10'000, 'x'));
+  const test::TempDir directory;
+  directory.Write("from", std::string(10'000, 'x'));
   const OwnedDescriptor full(OpenFile("/dev/full", O_RDWR));
   const auto cursor = CursorOf({{0, 10'000}}, 10'000);
-  const auto done = CopyRanges(*cursor, *MakeCopyInput(ValueOf(Image::Open(folder / "from"))),
+  const auto done = CopyRanges(*cursor, *MakeCopyInput(ValueOf(Image::Open(directory / "from"))),
                                *MakeCopyOutput(full.number(), "the target"), {.sync = false});
   EXPECT_EQ(done.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_NE(done.status().message().find("the target: "), std::string::npos) << done.status();

@@ -159,15 +159,15 @@ TEST_F(DirectoryProviderTest, ErrorsNameTheSnapshotAndNotThePath) {
   EXPECT_EQ(std::string(drained.status().message()).find(dir_.path()), std::string::npos);
 }
 
-// Counts how often a folder is opened for reading.
-class FolderReads {
+// Counts how often a directory is opened for reading.
+class DirectoryReads {
  public:
-  explicit FolderReads(const std::string& folder) : events_(inotify_init1(IN_NONBLOCK)) {
-    EXPECT_GE(inotify_add_watch(events_, folder.c_str(), IN_OPEN | IN_CLOSE | IN_ONLYDIR), 0);
+  explicit DirectoryReads(const std::string& directory) : events_(inotify_init1(IN_NONBLOCK)) {
+    EXPECT_GE(inotify_add_watch(events_, directory.c_str(), IN_OPEN | IN_CLOSE | IN_ONLYDIR), 0);
   }
-  ~FolderReads() { close(events_); }
-  FolderReads(const FolderReads&) = delete;
-  FolderReads& operator=(const FolderReads&) = delete;
+  ~DirectoryReads() { close(events_); }
+  DirectoryReads(const DirectoryReads&) = delete;
+  DirectoryReads& operator=(const DirectoryReads&) = delete;
 
   // Since the last call.
   int Count() const {
@@ -177,7 +177,7 @@ class FolderReads {
       for (ssize_t at = 0; at < size;) {
         inotify_event event;
         std::memcpy(&event, buffer + at, sizeof(event));
-        // Events of files in the folder carry a name.
+        // Events of files in the directory carry a name.
         count += event.len == 0 && (event.mask & IN_OPEN) != 0 ? 1 : 0;
         at += static_cast<ssize_t>(sizeof(event) + event.len);
       }
@@ -189,8 +189,8 @@ class FolderReads {
   const int events_;
 };
 
-TEST_F(DirectoryProviderTest, ARequestReadsTheFolderOnce) {
-  const FolderReads reads(dir_ / "root/vol1");
+TEST_F(DirectoryProviderTest, ARequestReadsTheDirectoryOnce) {
+  const DirectoryReads reads(dir_ / "root/vol1");
   EXPECT_TRUE(provider_->OpenDelta("vol1/monday", "vol1/tuesday", context_).ok());
   EXPECT_EQ(reads.Count(), 1);
   EXPECT_TRUE(Allocated("vol1/monday").ok());

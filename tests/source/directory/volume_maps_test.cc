@@ -174,7 +174,7 @@ TEST_F(VolumeMapsTest, WhatCannotBeOpenedIsNotSilentlyMissing) {
   EXPECT_EQ(Delta("mon", "tue").status().code(), StatusCode::kNotFound);
   for (const std::string name : {"a.cbm", "a.chain"}) {
     dir_.WriteClosed("root/pool/vol1/" + name);
-    // A chain is a folder; a file under such a name is not a chain.
+    // A chain is a directory; a file under such a name is not a chain.
     const auto code = name == "a.cbm" ? StatusCode::kFailedPrecondition : StatusCode::kNotFound;
     EXPECT_EQ(Delta("mon", "tue").status().code(), code) << name;
     EXPECT_OK(Delta("tue", "wed"));
@@ -294,7 +294,7 @@ TEST_F(VolumeMapsTest, TheRootTakesNoMapOfAnotherVolume) {
   WriteImage("mon.img", 10 * kG, 'a');
   WriteImage("tue.img", 10 * kG, 'b');
   EXPECT_EQ(Ranges_(ask(root)), (Ranges{{0, 10 * kG}}));
-  // The volume names that `cbtctl delta` writes: run in the folder, with "./", and with a path.
+  // The volume names that `cbtctl delta` writes: run in the directory, with "./", and with a path.
   for (const std::string volume : {"", ".", "vol1", "pool/vol1"}) {
     Write("a.cbm", {volume, "mon", "tue"}, {5});
     for (const std::string& path : {root, root + "/", root + "/.", dir_ / "link"}) {
@@ -311,19 +311,19 @@ TEST_F(VolumeMapsTest, TheRootTakesNoMapOfAnotherVolume) {
 TEST_F(VolumeMapsTest, AMapThatIsWrittenOverWhileItIsToldIsNoAnswer) {
   Write("new", {"vol1", "mon", "tue"}, {2});
   WriteChain("history.chain", {"wed", "thu"}, {{1}});
-  const auto folder = std::filesystem::path(dir_ / "root/pool/vol1");
+  const auto directory = std::filesystem::path(dir_ / "root/pool/vol1");
   std::filesystem::path of_chain;
-  for (const auto& entry : std::filesystem::directory_iterator(folder / "history.chain")) {
+  for (const auto& entry : std::filesystem::directory_iterator(directory / "history.chain")) {
     if (entry.path().extension() == ".cbm") of_chain = entry.path();
   }
   ASSERT_FALSE(of_chain.empty());
   const auto write_over = [&](const std::filesystem::path& file) {
-    std::ifstream from(folder / "new", std::ios::binary);
+    std::ifstream from(directory / "new", std::ios::binary);
     std::fstream(file, std::ios::binary | std::ios::in | std::ios::out) << from.rdbuf();
   };
   Write("a.cbm", {"vol1", "mon", "tue"}, {1});
   for (const auto& [file, base, target] :
-       {std::tuple(folder / "a.cbm", "mon", "tue"), {of_chain, "wed", "thu"}}) {
+       {std::tuple(directory / "a.cbm", "mon", "tue"), {of_chain, "wed", "thu"}}) {
     // File time stamps tick more slowly than this test runs.
     std::filesystem::last_write_time(
         file, std::filesystem::last_write_time(file) - std::chrono::hours(1));
@@ -355,7 +355,8 @@ TEST_F(VolumeMapsTest, AMapThatIsAnotherOneNowIsLookedForAgain) {
   const int root = open((dir_ / "root").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   ASSERT_GE(root, 0);
   OpenMaps open_maps;
-  const VolumeMaps maps = VolumeMaps::Read(SnapshotFolder::Read(root, "pool/vol1"), {}, open_maps);
+  const VolumeMaps maps =
+      VolumeMaps::Read(SnapshotDirectory::Read(root, "pool/vol1"), {}, open_maps);
   EXPECT_OK(maps.Delta("mon", "tue"));
   Write("a.cbm", {"vol1", "mon", "tue"}, {2});
   EXPECT_EQ(maps.Delta("mon", "tue").status().code(), StatusCode::kAborted);

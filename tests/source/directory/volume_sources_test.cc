@@ -322,7 +322,7 @@ TEST_F(VolumeSourcesTest, AttackQWhatLiesOutsideOfTheRootHasToBeListed) {
       EXPECT_FALSE(is_listed("nbds" + socket.substr(3), "nbd:" + key + "=" + file)) << file;
     }
   }
-  // Files: the listed one, and everything below a listed folder. Nothing may lead out of it.
+  // Files: the listed one, and everything below a listed directory. Nothing may lead out of it.
   const std::string list = R"([{"offset":4096,"length":100,"exists":"true"}])";
   dir_.Write("lists/one.json", list);
   dir_.Write("lists/two.json", list);
@@ -476,12 +476,12 @@ TEST_F(VolumeSourcesTest, AttackQNoExportIsAskedForEver) {
 }
 
 TEST_F(VolumeSourcesTest, Qcow2ImagesAreReadAsSuch) {
-  const std::string folder = dir_ / "root/vol";
+  const std::string directory = dir_ / "root/vol";
   const auto sh = [](const std::string& command) {
     return std::system((command + " >/dev/null 2>&1").c_str());  // NOLINT: a test's own words
   };
   if (sh("command -v qemu-img && command -v qemu-io") != 0) GTEST_SKIP() << "no qemu-img";
-  ASSERT_EQ(sh("cd '" + folder +
+  ASSERT_EQ(sh("cd '" + directory +
                "' && qemu-img create -f qcow2 base.qcow2 4M && qemu-io -c "
                "'write 0 128k' base.qcow2 && qemu-img create -f qcow2 -b base.qcow2 -F qcow2 "
                "top.qcow2 && qemu-io -c 'write 1M 64k' top.qcow2"),
@@ -492,7 +492,7 @@ TEST_F(VolumeSourcesTest, Qcow2ImagesAreReadAsSuch) {
   Write("raw.img", std::string(kMiB, 'r'));
   EXPECT_EQ(Delta("raw", "top").status().code(), StatusCode::kFailedPrecondition);
   // A backing file outside the root.
-  ASSERT_EQ(sh("cd '" + folder +
+  ASSERT_EQ(sh("cd '" + directory +
                "' && mv base.qcow2 ../../ && qemu-img rebase -u -F qcow2 -b "
                "../../base.qcow2 top.qcow2"),
             0);

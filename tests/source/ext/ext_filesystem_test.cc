@@ -261,11 +261,11 @@ TEST_F(ExtFilesystemTest, AFullDirectoryAtBirth) {
 TEST_F(ExtFilesystemTest, TheKernelsOwn) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can mount";
   struct Mounted {
-    explicit Mounted(std::string where) : folder(std::move(where)) {}
-    ~Mounted() { test::Run({"umount", folder}); }
+    explicit Mounted(std::string where) : directory(std::move(where)) {}
+    ~Mounted() { test::Run({"umount", directory}); }
     Mounted(const Mounted&) = delete;
     Mounted& operator=(const Mounted&) = delete;
-    std::string folder;
+    std::string directory;
   };
   std::filesystem::create_directories(Path("mounted"));
   for (const char* type : {"ext4", "ext3", "ext2"}) {

@@ -42,25 +42,25 @@ TEST_P(MountedFilesTest, NothingThatChangedIsMissing) {
   for (uint64_t seed = 1; seed <= 6; ++seed) {
     test::SeededRandom random(seed);
     const std::string round = std::to_string(seed);
-    const std::string folder = mount / ("base" + round);
+    const std::string directory = mount / ("base" + round);
     ASSERT_TRUE(mount.shell().Run((setting.subvolumes ? "btrfs subvolume create '" : "mkdir '") +
-                                  folder + "'"))
+                                  directory + "'"))
         << mount.shell().Output();
-    RealFile base(folder + "/image");
+    RealFile base(directory + "/image");
     base.Resize(kScribbledSize);
     base.Write(kMiB, RandomData(2 * kMiB, seed % 2 == 0, random));
     Scribble(base, base, 30, random);
 
-    std::string path = folder + "/clone";
+    std::string path = directory + "/clone";
     if (setting.subvolumes) {
       path = mount / ("target" + round + "/image");
-      ASSERT_TRUE(mount.shell().Run("btrfs subvolume snapshot '" + folder + "' '" + mount.path() +
-                                    "/target" + round + "'"))
+      ASSERT_TRUE(mount.shell().Run("btrfs subvolume snapshot '" + directory + "' '" +
+                                    mount.path() + "/target" + round + "'"))
           << mount.shell().Output();
     } else {
       ASSERT_TRUE(
           mount.shell().Run("cp --reflink=" + std::string(setting.clones ? "always" : "auto") +
-                            " '" + folder + "/image' '" + path + "'"))
+                            " '" + directory + "/image' '" + path + "'"))
           << mount.shell().Output();
     }
     RealFile target(path);

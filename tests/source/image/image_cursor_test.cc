@@ -363,7 +363,7 @@ class HoldingExecutor final : public Executor {
       held_.push_back(std::move(task));
     }
   }
-  void LetGo() {
+  void Release() {
     free_ = SIZE_MAX;
     for (const auto& task : std::exchange(held_, {})) task();
   }
@@ -392,7 +392,7 @@ TEST(ImageDeltaTest, ASlowChunkHoldsBackNothingThatWasFound) {
     EXPECT_TRUE(batch.empty());
     EXPECT_EQ(cursor->covered(), 2 * kMiB);
   }
-  executor.LetGo();
+  executor.Release();
   Ranges rest;
   for (Step step = Step::kMore; step == Step::kMore;) {
     step = ValueOf(cursor->Next(batch));

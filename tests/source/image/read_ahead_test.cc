@@ -26,14 +26,14 @@
 
 namespace {
 
-struct Asked {
+struct Advice {
   int descriptor;
   uint64_t begin;
   uint64_t end;
 };
 
 // Of the thread that set it; null if not watched.
-thread_local std::vector<Asked>* asked = nullptr;
+thread_local std::vector<Advice>* asked = nullptr;
 thread_local int refusal = 0;
 thread_local bool waits = false;
 thread_local long waited = 0;
@@ -77,7 +77,7 @@ class ReadAheadTest : public testing::Test {
 
   Ranges AskedOf(const Image& image) const {
     Ranges ranges;
-    for (const Asked& one : asked_) {
+    for (const Advice& one : asked_) {
       if (one.descriptor == image.descriptor()) ranges.emplace_back(one.begin, one.end - one.begin);
     }
     return ranges;
@@ -90,7 +90,7 @@ class ReadAheadTest : public testing::Test {
   // The end of the requested range.
   uint64_t AskedEnd() const {
     uint64_t end = 0;
-    for (const Asked& one : asked_) end = std::max(end, one.end);
+    for (const Advice& one : asked_) end = std::max(end, one.end);
     return end;
   }
 
@@ -98,7 +98,7 @@ class ReadAheadTest : public testing::Test {
     return MemoryImage(std::vector<uint8_t>(static_cast<size_t>(size), 1)).Open();
   }
 
-  std::vector<Asked> asked_;
+  std::vector<Advice> asked_;
 };
 
 TEST_F(ReadAheadTest, AsksForBothSidesInStepsThatTheKernelTakes) {
@@ -160,12 +160,12 @@ TEST_F(ReadAheadTest, AWaitIsSeenAndWorkIsNot) {
   asked = nullptr;  // the system's own counter
   std::atomic<bool> cold{false};
   WaitWatch watch(&cold);
-  watch.Look();
+  watch.Update();
   EXPECT_FALSE(cold);
   poll(nullptr, 0, 1);
-  watch.Look();
+  watch.Update();
   EXPECT_TRUE(cold);
-  WaitWatch(nullptr).Look();
+  WaitWatch(nullptr).Update();
 }
 
 TEST_F(ReadAheadTest, WhatNeverWaitsIsAskedForItsFirstChunkAlone) {

@@ -41,10 +41,10 @@ class ByteStreams : public testing::TestWithParam<Kind> {
   std::unique_ptr<ByteStream> Open(const std::vector<uint8_t>& bytes) {
     if (GetParam() == Kind::kMemory) return MakeBorrowedMemoryStream(bytes, "input");
     if (GetParam() == Kind::kFile) {
-      std::ofstream(folder_.path() + "/f", std::ios::binary)
+      std::ofstream(directory_.path() + "/f", std::ios::binary)
           .write(reinterpret_cast<const char*>(bytes.data()),
                  static_cast<std::streamsize>(bytes.size()));
-      auto stream = OpenByteStream(folder_.path() + "/f", "input");
+      auto stream = OpenByteStream(directory_.path() + "/f", "input");
       return stream.ok() ? *std::move(stream) : nullptr;
     }
     int ends[2];
@@ -67,7 +67,7 @@ class ByteStreams : public testing::TestWithParam<Kind> {
   }
 
  private:
-  test::TempDir folder_;
+  test::TempDir directory_;
   std::thread writer_;
 };
 
@@ -137,8 +137,8 @@ INSTANTIATE_TEST_SUITE_P(All, ByteStreams,
                          testing::Values(Kind::kMemory, Kind::kFile, Kind::kPipe));
 
 TEST(ByteStream, AFileThatGotShorterIsNoEnd) {
-  const test::TempDir folder;
-  const std::string path = folder.path() + "/f";
+  const test::TempDir directory;
+  const std::string path = directory.path() + "/f";
   std::ofstream(path) << std::string(1000, 'x');
   auto stream = OpenByteStream(path);
   ASSERT_OK(stream);
@@ -148,9 +148,10 @@ TEST(ByteStream, AFileThatGotShorterIsNoEnd) {
 }
 
 TEST(ByteStream, WhatCannotBeReadIsRefused) {
-  const test::TempDir folder;
-  EXPECT_EQ(OpenByteStream(folder.path()).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(OpenByteStream(folder.path() + "/none").status().code(), absl::StatusCode::kNotFound);
+  const test::TempDir directory;
+  EXPECT_EQ(OpenByteStream(directory.path()).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(OpenByteStream(directory.path() + "/none").status().code(),
+            absl::StatusCode::kNotFound);
 }
 
 // A pipe whose writer is alive and silent.

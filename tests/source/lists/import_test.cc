@@ -234,10 +234,10 @@ TEST(Rbd, JsonNeedsTheSize) {
   EXPECT_RANGES(From(ReadRbdDiffJson, "[]", ImportOptions{.capacity = kMiB}), {});
   EXPECT_REFUSED(
       From(ReadRbdDiffJson, "[{\"offset\":-1,\"length\":1}]", ImportOptions{.capacity = kMiB}),
-      kDataLoss, "\"offset\" is not a number");
+      kDataLoss, "\"offset\" is duplicated or not a number");
   EXPECT_REFUSED(From(ReadRbdDiffJson, "[{\"offset\":1,\"offset\":2,\"length\":1}]",
                       ImportOptions{.capacity = kMiB}),
-                 kDataLoss, "twice");
+                 kDataLoss, "duplicated");
 }
 
 // ---- Device mapper
@@ -436,7 +436,7 @@ TEST(Ebs, WhatIsNoValueIsNotAbsent) {
     EXPECT_REFUSED(From(ReadEbsPages, page + "}],\"VolumeSize\":" + value + "}", options),
                    kDataLoss, "VolumeSize is not a size in GiB");
     EXPECT_REFUSED(From(ReadEbsPages, page + ",\"BlockIndex\":" + value + "}]}", options),
-                   kDataLoss, "BlockIndex is not a number");
+                   kDataLoss, "BlockIndex is missing, duplicated or not a number");
     // Ranges that were not requested may contain anything.
     EXPECT_RANGES(From(ReadEbsPages,
                        page + ",\"x\":" + value + "}],\"ExpiryTime\":" + value +

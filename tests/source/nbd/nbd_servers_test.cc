@@ -373,9 +373,9 @@ TEST_F(NbdServersTest, OverTlsWithSharedKeys) {
 
 TEST_F(NbdServersTest, OverTlsWithCertificates) {
   if (!Have({"nbdkit", "openssl"})) GTEST_SKIP() << "no libnbd, nbdkit or openssl";
-  const auto certify = [this](const std::string& folder) {
-    std::filesystem::create_directories(Path(folder));
-    const std::string in = Path(folder) + "/";
+  const auto certify = [this](const std::string& directory) {
+    std::filesystem::create_directories(Path(directory));
+    const std::string in = Path(directory) + "/";
     ASSERT_EQ(test::Run({"openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
                          "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1",
                          "-keyout", in + "server-key.pem", "-out", in + "server-cert.pem"}),

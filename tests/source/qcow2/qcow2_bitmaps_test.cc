@@ -24,7 +24,7 @@ using test::Shell;
 
 class Qcow2BitmapsTest : public testing::Test {
  protected:
-  std::string Path(const std::string& name) const { return folder_ / name; }
+  std::string Path(const std::string& name) const { return directory_ / name; }
 
   // A file of tests/source/samples, unpacked.
   absl::StatusOr<std::shared_ptr<const Qcow2Image>> Sample(const std::string& name) {
@@ -56,7 +56,7 @@ class Qcow2BitmapsTest : public testing::Test {
     return *all;
   }
 
-  const test::TempDir folder_;
+  const test::TempDir directory_;
   test::SeededRandom random_{7};
 };
 

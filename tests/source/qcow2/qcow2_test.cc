@@ -459,10 +459,10 @@ TEST(Qcow2Test, TellsThatAFileChanged) {
 }
 
 TEST(Qcow2Test, RefusesImagesThatAreOpenForWriting) {
-  const test::TempDir folder;
-  folder.Write("image", BusyQcow2().text());
-  ASSERT_OK(Qcow2Image::Open(folder / "image"));
-  const int descriptor = ::open((folder / "image").c_str(), O_RDWR);
+  const test::TempDir directory;
+  directory.Write("image", BusyQcow2().text());
+  ASSERT_OK(Qcow2Image::Open(directory / "image"));
+  const int descriptor = ::open((directory / "image").c_str(), O_RDWR);
   ASSERT_GE(descriptor, 0);
   struct flock lock = {};
   lock.l_type = F_RDLCK;
@@ -470,10 +470,10 @@ TEST(Qcow2Test, RefusesImagesThatAreOpenForWriting) {
   lock.l_start = 101;
   lock.l_len = 1;
   ASSERT_EQ(::fcntl(descriptor, F_OFD_SETLK, &lock), 0);
-  EXPECT_EQ(Qcow2Image::Open(folder / "image").status().code(), StatusCode::kFailedPrecondition);
-  EXPECT_OK(Qcow2Image::Open(folder / "image", {.allow_writer = true}));
+  EXPECT_EQ(Qcow2Image::Open(directory / "image").status().code(), StatusCode::kFailedPrecondition);
+  EXPECT_OK(Qcow2Image::Open(directory / "image", {.allow_writer = true}));
   ::close(descriptor);
-  EXPECT_OK(Qcow2Image::Open(folder / "image"));
+  EXPECT_OK(Qcow2Image::Open(directory / "image"));
 }
 
 TEST(Qcow2Test, KnowsTheMagicNumber) {

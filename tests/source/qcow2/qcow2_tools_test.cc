@@ -56,14 +56,14 @@ class Qcow2ToolsTest : public testing::TestWithParam<Shape> {
     }
   }
 
-  std::string Path(const std::string& name) const { return folder_ / name; }
+  std::string Path(const std::string& name) const { return directory_ / name; }
 
   void Create(const std::string& name, uint64_t size, const std::string& options,
               const std::string& backing = "", const std::string& format = "") {
     std::string command = "qemu-img create -q -f qcow2 -o " + options;
     if (!backing.empty()) command += " -b " + backing + " -F " + format;
-    ASSERT_TRUE(
-        Shell("cd " + folder_.path() + " && " + command + " " + name + " " + std::to_string(size)));
+    ASSERT_TRUE(Shell("cd " + directory_.path() + " && " + command + " " + name + " " +
+                      std::to_string(size)));
   }
   void Create(const std::string& name, const Shape& shape, const std::string& backing = "",
               const std::string& format = "") {
@@ -191,7 +191,7 @@ class Qcow2ToolsTest : public testing::TestWithParam<Shape> {
     }
   }
 
-  const test::TempDir folder_;
+  const test::TempDir directory_;
   test::SeededRandom random_{20240607};
   std::vector<bool> touched_;
 };

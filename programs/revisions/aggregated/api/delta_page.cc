@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
 #include "base/json_builder.h"
+#include "base/text.h"
 #include "cbt/extent.h"
 #include "cbt/kube/object.h"
 #include "kube/object/field_reader.h"

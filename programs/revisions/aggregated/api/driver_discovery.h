@@ -10,8 +10,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cbt/kube/object.h"
-#include "cbt/kube/resource.h"
-#include "cbt/kube/time.h"
 
 namespace cbt::kube::aggregated {
 

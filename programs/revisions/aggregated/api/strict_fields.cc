@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/absl_view.h"
-#include "base/json_string.h"
+#include "base/text.h"
 
 namespace cbt::kube::aggregated {
 

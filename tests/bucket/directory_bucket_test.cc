@@ -1,0 +1,91 @@
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <map>
+#include <random>
+#include <string>
+
+#include "bucket/bucket.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
+
+namespace cbt::bucket {
+namespace directory_bucket_test {
+
+using test::ValueOf;
+
+std::vector<uint8_t> Bytes(std::string_view text) { return {text.begin(), text.end()}; }
+
+std::map<std::string, uint64_t> Listed(Bucket& bucket, const std::string& prefix) {
+  std::map<std::string, uint64_t> listed;
+  test::RequireOk(bucket.List(prefix, [&](const ObjectInfo& object) {
+    EXPECT_TRUE(listed.emplace(object.key, object.size).second) << object.key;
+    return absl::OkStatus();
+  }));
+  return listed;
+}
+
+TEST(DirectoryBucket, KeepsObjects) {
+  const test::TempDir directory;
+  const auto bucket = ValueOf(OpenDirectoryBucket(directory.path()));
+  ASSERT_OK(bucket->Put("data/ab/one", Bytes("0123456789")));
+  ASSERT_OK(bucket->Put("data/ab/empty", {}));
+  ASSERT_OK(bucket->Put("data.x", Bytes("x")));
+  ASSERT_OK(bucket->Put("data/ab/one", Bytes("abcdefghijk")));
+  EXPECT_EQ(ValueOf(bucket->Get("data/ab/one", 11)), Bytes("abcdefghijk"));
+  EXPECT_EQ(ValueOf(bucket->Get("data/ab/empty", 0)), Bytes(""));
+  EXPECT_EQ(ValueOf(bucket->GetRange("data/ab/one", 2, 9)), Bytes("cdefghijk"));
+  EXPECT_EQ(ValueOf(bucket->Size("data/ab/one")), 11u);
+  for (const auto& [offset, length] : {std::pair{2u, 10u}, {12u, 1u}, {0u, 0u}}) {
+    EXPECT_TRUE(absl::IsOutOfRange(bucket->GetRange("data/ab/one", offset, length).status()));
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(bucket->Get("data/ab/one", 10).status()));
+  EXPECT_TRUE(absl::IsNotFound(bucket->Get("data/ab", 10).status()));
+  EXPECT_TRUE(absl::IsNotFound(bucket->Get("data/none", 10).status()));
+
+  using Map = std::map<std::string, uint64_t>;
+  EXPECT_EQ(Listed(*bucket, "data/"), (Map{{"data/ab/one", 11}, {"data/ab/empty", 0}}));
+  EXPECT_EQ(Listed(*bucket, "data"),
+            (Map{{"data/ab/one", 11}, {"data/ab/empty", 0}, {"data.x", 1}}));
+  EXPECT_EQ(Listed(*bucket, "data/ab/o"), (Map{{"data/ab/one", 11}}));
+  EXPECT_EQ(Listed(*bucket, "none/").size(), 0u);
+  ASSERT_OK(bucket->Delete("data/ab/one"));
+  ASSERT_OK(bucket->Delete("data/ab/one"));
+  EXPECT_EQ(Listed(*bucket, "data/"), (Map{{"data/ab/empty", 0}}));
+}
+
+TEST(DirectoryBucket, PartialFilesAndStrangersAreNoObjects) {
+  const test::TempDir directory;
+  directory.Write(".one.1-2.partial", "half");
+  directory.WriteClosed("socket");
+  const auto bucket = ValueOf(OpenDirectoryBucket(directory.path()));
+  EXPECT_EQ(Listed(*bucket, "").size(), 0u);
+  EXPECT_FALSE(bucket->Get("socket", 10).ok());
+}
+
+TEST(DirectoryBucket, NeedsADirectory) {
+  const test::TempDir directory;
+  directory.Write("file", "x");
+  EXPECT_TRUE(absl::IsNotFound(OpenDirectoryBucket(directory / "none").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(OpenDirectoryBucket(directory / "file").status()));
+  const auto bucket = ValueOf(OpenDirectoryBucket(directory.path()));
+  std::filesystem::remove_all(directory.path());
+  EXPECT_FALSE(bucket->List("", [](const ObjectInfo&) { return absl::OkStatus(); }).ok());
+  EXPECT_FALSE(bucket->Put("a", {}).ok());
+}
+
+TEST(Key, LeadsNowhereElse) {
+  for (const std::string key : {"", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b",
+                                "a\nb", "\xff", ".x.partial"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(CheckKey(key))) << key;
+  }
+  EXPECT_FALSE(CheckKey(std::string(201, 'a')).ok());
+  EXPECT_FALSE(CheckKey(std::string_view("a\0b", 3)).ok());
+  for (const std::string key :
+       {"a", "...", "a.b/..c", "data/0a/0a12", "sp ace+&?", "\xE1\x88\xB4"}) {
+    EXPECT_OK(CheckKey(key)) << key;
+  }
+}
+
+}  // namespace directory_bucket_test
+}  // namespace cbt::bucket
