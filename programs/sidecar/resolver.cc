@@ -181,7 +181,7 @@ void ObjectResolver::Resolve(const rpc::SnapshotQuery& query,
     }
     ask([this, name_space, found](absl::StatusOr<rpc::ResolvedSnapshots> resolved) {
       if (absl::IsNotFound(resolved.status())) {
-        lookups_.Take(name_space, FairLimit::Clock::now());
+        lookups_.Charge(name_space, FairLimit::Clock::now());
       }
       found(std::move(resolved));
     });

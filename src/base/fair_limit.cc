@@ -12,10 +12,8 @@ constexpr double kWhole = 1 - 1e-6;
 
 }  // namespace
 
-std::optional<std::chrono::seconds> FairLimit::Take(const std::string& user,
-                                                    Clock::time_point now) {
-  if (qps_ <= 0) return std::nullopt;
-  const std::lock_guard lock(mutex_);
+// Under mutex_.
+FairLimit::Bucket& FairLimit::Fill(const std::string& user, Clock::time_point now) {
   while (!order_.empty()) {
     const auto oldest = buckets_.find(order_.front());
     if (now - oldest->second.filled < kRemembered && order_.size() < kMaxUsers) break;
@@ -37,12 +35,27 @@ std::optional<std::chrono::seconds> FairLimit::Take(const std::string& user,
     order_.splice(order_.end(), order_, bucket.place);
   }
   bucket.filled = now;
+  return bucket;
+}
+
+std::optional<std::chrono::seconds> FairLimit::Take(const std::string& user,
+                                                    Clock::time_point now) {
+  if (qps_ <= 0) return std::nullopt;
+  const std::lock_guard lock(mutex_);
+  Bucket& bucket = Fill(user, now);
   if (bucket.tokens >= kWhole) {
     bucket.tokens -= 1;
     return std::nullopt;
   }
-  const double wait = std::ceil((1 - bucket.tokens) * users / qps_);
+  const double wait = std::ceil((1 - bucket.tokens) * static_cast<double>(buckets_.size()) / qps_);
   return std::chrono::seconds(std::clamp<int64_t>(static_cast<int64_t>(wait), 1, 60));
+}
+
+void FairLimit::Charge(const std::string& user, Clock::time_point now) {
+  if (qps_ <= 0) return;
+  const std::lock_guard lock(mutex_);
+  Bucket& bucket = Fill(user, now);
+  bucket.tokens = std::max(-static_cast<double>(burst_), bucket.tokens - 1);
 }
 
 bool FairLimit::IsSpent(const std::string& user, Clock::time_point now) const {

@@ -28,8 +28,10 @@ class FairLimit {
   // Nothing: the request may be served. Otherwise how long its user should wait.
   std::optional<std::chrono::seconds> Take(const std::string& user, Clock::time_point now);
   // Whether Take() would turn this user away. For requests that count only if they turn out to be
-  // of a kind: ask before, take after.
+  // of a kind: ask before, charge after.
   bool IsSpent(const std::string& user, Clock::time_point now) const;
+  // Takes what need not be there: requests that were under way together are paid for afterwards.
+  void Charge(const std::string& user, Clock::time_point now);
   // Those that are distinguished at the moment.
   size_t users() const {
     const std::lock_guard lock(mutex_);
@@ -42,6 +44,8 @@ class FairLimit {
     Clock::time_point filled;
     std::list<std::string>::iterator place;
   };
+
+  Bucket& Fill(const std::string& user, Clock::time_point now);
 
   const double qps_;
   const int burst_;

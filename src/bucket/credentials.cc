@@ -89,9 +89,10 @@ absl::StatusOr<S3Place> PlaceFromJson(const std::string& path) {
   if (json.HasParseError() || !json.IsObject()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": is not a JSON object"));
   }
-  const rapidjson::Value* spec = &json;
-  if (const auto member = json.FindMember("spec");
-      member != json.MemberEnd() && member->value.IsObject()) {
+  const rapidjson::Document& object = json;
+  const rapidjson::Value* spec = &object;
+  if (const auto member = object.FindMember("spec");
+      member != object.MemberEnd() && member->value.IsObject()) {
     spec = &member->value;
   }
   const auto secret = spec->FindMember("secretS3");

@@ -85,6 +85,20 @@ TEST(FairLimit, IsSpentSaysWhatTakeWouldAndTakesNothing) {
   EXPECT_FALSE(limit.IsSpent("a", begin + milliseconds(150)));
 }
 
+// However many passed IsSpent() together: the rate holds.
+TEST(FairLimit, WhatIsChargedBeyondTheLimitIsPaidForAfterwards) {
+  FairLimit limit(10, 3);
+  const FairLimit::Clock::time_point begin{seconds(100)};
+  for (int i = 0; i < 5; ++i) limit.Charge("a", begin);
+  EXPECT_TRUE(limit.IsSpent("a", begin));
+  EXPECT_TRUE(limit.IsSpent("a", begin + milliseconds(250)));
+  EXPECT_FALSE(limit.IsSpent("a", begin + milliseconds(350)));
+  // The debt has an end.
+  for (int i = 0; i < 1000; ++i) limit.Charge("a", begin + milliseconds(350));
+  EXPECT_TRUE(limit.IsSpent("a", begin + milliseconds(650)));
+  EXPECT_FALSE(limit.IsSpent("a", begin + milliseconds(800)));
+}
+
 TEST(FairLimit, ZeroIsNoLimit) {
   FairLimit limit(0, 1);
   for (int i = 0; i < 1000; ++i) EXPECT_FALSE(limit.Take("a", {}).has_value());

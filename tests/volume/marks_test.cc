@@ -34,7 +34,7 @@ using namespace units;
 constexpr size_t kG = 4096;
 constexpr MarkLimits kAll = {.count = 1000, .age = std::chrono::hours(24), .bytes = kGiB};
 
-std::unique_ptr<TrackedVolume> Make(const std::string& directory, uint64_t capacity = 1_MiB) {
+std::unique_ptr<TrackedVolume> Make(const std::string& directory, uint64_t capacity = kMiB) {
   test::RequireOk(TrackedVolume::Create(directory, capacity));
   return ValueOf(TrackedVolume::Open(directory));
 }

@@ -25,7 +25,7 @@ Pair Bound() {
   pair.snapshot.meta.name = "snap";
   pair.snapshot.meta.name_space = "ns";
   pair.snapshot.meta.uid = "uid";
-  pair.snapshot.status.emplace();
+  pair.snapshot.status = VolumeSnapshot::Status{};
   pair.snapshot.status->ready_to_use = true;
   pair.snapshot.status->bound_content = "content";
   pair.content.meta.name = "content";
@@ -35,7 +35,7 @@ Pair Bound() {
   pair.content.snapshot_uid = "uid";
   pair.content.driver = "driver";
   pair.content.source_volume_handle = "volume";
-  pair.content.status.emplace();
+  pair.content.status = VolumeSnapshotContent::Status{};
   pair.content.status->ready_to_use = true;
   pair.content.status->snapshot_handle = "handle";
   pair.content.status->creation_time = 5;

@@ -37,7 +37,6 @@ using testing::HasSubstr;
 using testing::SizeIs;
 
 constexpr char kSnapshots[] = "/apis/snapshot.storage.k8s.io/v1";
-constexpr char kCbt[] = "/apis/cbt.storage.k8s.io/v1alpha1";
 constexpr char kRequest[] =
     "/apis/cbt.storage.k8s.io/v1alpha1/namespaces/prod/snapshotsessionrequests/nightly";
 constexpr char kData[] =

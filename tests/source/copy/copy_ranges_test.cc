@@ -312,7 +312,7 @@ TEST(CopyRanges, KeepsWithinItsBounds) {
 
 TEST(CopyRanges, RefusesTheDataOfAnotherVolume) {
   MemoryOutput output(Bytes(100));
-  for (const size_t size : {0, 99, 101}) {
+  for (const size_t size : {size_t{0}, size_t{99}, size_t{101}}) {
     MemoryInput input{Bytes(size)};
     const auto cursor = CursorOf({{0, 100}}, 100);
     EXPECT_EQ(CopyRanges(*cursor, input, output).status().code(),
