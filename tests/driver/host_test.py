@@ -245,6 +245,15 @@ class HostTest(AttachedCase):
         self.wait_for(lambda: self.health(volume))
         self.stage(volume, block())
         self.assertEqual(self.health(volume), [])
+        # Nor is a snapshot refused, whether the server is back at once or the host.
+        os.kill(self.pid_of_server(volume), signal.SIGKILL)
+        self.wait_for(lambda: self.health(volume))
+        make_snapshot(self.client, volume, "after its server")
+        host = self.pid_of_host()
+        os.kill(host, signal.SIGKILL)
+        self.wait_for(lambda: self.pid_of_host() not in (None, host))
+        make_snapshot(self.client, volume, "after its host")
+        self.assertNotEqual(self.pid_of_host(), host)
 
     def test_na_a_server_that_can_not_start_is_told_and_waited_for(self):
         plugin = os.path.join(self.folder, "plugin.so")

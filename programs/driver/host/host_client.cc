@@ -24,6 +24,8 @@ constexpr std::chrono::seconds kReadyTime{60};
 // nbdkit has half a minute to start, and as much to end.
 constexpr std::chrono::seconds kCallTime{90};
 constexpr std::chrono::seconds kStartPause{5};
+// Restarts of a server or of the host take less on a machine that is not in trouble.
+constexpr std::chrono::seconds kSettleTime{15};
 constexpr char kNoAnswer[] = "the volume host does not answer";
 
 using State = VolumeHealth::State;
@@ -118,6 +120,18 @@ std::optional<VolumeHealth> HostClient::health(const std::string& volume) const 
   return Seen(volume, found->second);
 }
 
+std::optional<VolumeHealth> HostClient::SettledHealth(const std::string& volume) const {
+  std::unique_lock lock(mutex_);
+  const auto late = std::chrono::steady_clock::now() + kSettleTime;
+  for (;;) {
+    const auto found = health_.find(volume);
+    if (found == health_.end()) return std::nullopt;
+    VolumeHealth seen = Seen(volume, found->second);
+    if (seen.state != State::kStarting && seen.state != State::kUnknown) return seen;
+    if (changed_.wait_until(lock, late) == std::cv_status::timeout) return seen;
+  }
+}
+
 HostClient::File HostClient::file(const std::string& volume) const {
   const std::lock_guard lock(mutex_);
   if (const auto kept = kept_.find(volume); kept != kept_.end()) {
@@ -133,6 +147,11 @@ HostClient::File HostClient::file(const std::string& volume) const {
 bool HostClient::connected() const {
   const std::lock_guard lock(mutex_);
   return connected_;
+}
+
+bool HostClient::WaitUntilConnected() const {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, kSettleTime, [this] { return connected_; });
 }
 
 size_t HostClient::unserved() const {
@@ -240,9 +259,11 @@ void HostClient::Learn(HostMessage message) {
     kept_.erase(volume);
     health_.erase(volume);
     reported_.erase(volume);
+    changed_.notify_all();
   } else if (verb == "state") {
     VolumeHealth health = {.state = State::kWaiting, .error = std::string(message.Get("error"))};
     if (!message.Get("serving").empty()) health.state = State::kServing;
+    if (!message.Get("starting").empty()) health.state = State::kStarting;
     if (!message.Get("failed").empty()) health.state = State::kFailed;
     static_cast<void>(absl::SimpleAtoi(AbslView(message.Get("restarts")), &health.restarts));
     {
@@ -252,6 +273,7 @@ void HostClient::Learn(HostMessage message) {
       restarts_ += health.restarts - (health.restarts < known.restarts ? 0 : known.restarts);
       known = health;
     }
+    changed_.notify_all();
     Report(volume, health);
   }
 }

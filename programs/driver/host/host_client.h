@@ -62,6 +62,8 @@ class HostClient {
   File file(const std::string& volume) const;
   // True while a host answers.
   bool connected() const;
+  // The same, but waits up to 15 s for a host that is being started again.
+  bool WaitUntilConnected() const;
   // The volume was attached before there was this client: until a host has said how it is, that is
   // not known.
   void Expect(const std::string& volume);
@@ -69,6 +71,9 @@ class HostClient {
   void Unexpect(const std::string& volume);
   // Nothing for a volume that is not attached.
   std::optional<VolumeHealth> health(const std::string& volume) const;
+  // The same, after a start of its server that is under way, and once the host has said how the
+  // volume is, if that comes within 15 s: what is back at once is no reason to refuse a call.
+  std::optional<VolumeHealth> SettledHealth(const std::string& volume) const;
   // Volumes that are attached and not served at present, and how often servers were started again.
   size_t unserved() const;
   uint64_t restarts() const;
@@ -90,7 +95,7 @@ class HostClient {
   const HostClientOptions options_;
   StopSignal stop_;
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  mutable std::condition_variable changed_;
   bool connected_ = false;
   int socket_ = -1;  // of the connection, to shut it down
   std::map<std::string, std::pair<FuseSession, OwnedDescriptor>> kept_;

@@ -139,6 +139,7 @@ class HostServer::Core {
       Send({.fields = {{"do", "state"},
                        {"volume", volume},
                        {"serving", health.serving() ? "1" : ""},
+                       {"starting", health.state == VolumeHealth::State::kStarting ? "1" : ""},
                        {"failed", health.state == VolumeHealth::State::kFailed ? "1" : ""},
                        {"restarts", absl::StrCat(health.restarts)},
                        {"error", health.error}},

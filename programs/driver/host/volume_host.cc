@@ -342,7 +342,7 @@ class VolumeHost::Attached {
         health.error = ended + ", and its device with it: unpublish the volume and stage it again";
         return SetHealth(health);
       }
-      health.state = State::kWaiting;
+      health.state = State::kStarting;
       health.error = ended + ", and is being started again";
       SetHealth(health);
       auto pause = kFirstRestartPause;
@@ -350,6 +350,7 @@ class VolumeHost::Attached {
         SetStarting(true);
         const absl::Status started = server_.Start();
         if (started.ok()) break;
+        health.state = State::kWaiting;
         health.error = std::string(started.message());
         SetHealth(health);
         SetStarting(false);

@@ -37,7 +37,8 @@ struct ServeRequest {
 struct VolumeHealth {
   enum class State : uint8_t {
     kServing,
-    kWaiting,  // its requests wait: for its server, or while it is being attached
+    kStarting,  // its server has ended and is being started again: what comes next comes soon
+    kWaiting,   // its requests wait: for its server, or while it is being attached
     kFailed,  // its requests fail, for good: whatever uses it must be ended, and it be staged again
     kUnknown,  // a host has to say; used by drivers only
   };

@@ -86,24 +86,38 @@ absl::StatusOr<bool> Attachment::IsServed(const std::string& id) const {
   return IsListening(paths_.ControlSocket(id));
 }
 
-absl::StatusOr<bool> Attachment::IsAlive(const std::string& id) const {
+std::optional<VolumeHealth> Attachment::SettledHealth(const std::string& id,
+                                                      const NodeRecord& node) const {
+  const std::optional<VolumeHealth> known = host_.health(id);
+  if (known.has_value() && known->state == VolumeHealth::State::kUnknown) {
+    if (!host_.WaitUntilConnected()) return known;
+    // Whoever asks for all volumes may wait for this call.
+    const absl::Status served =
+        host_.Serve({.volume = id, .file = true, .read_only = node.read_only, .again = true});
+    if (absl::IsUnavailable(served)) return known;
+  }
+  return host_.SettledHealth(id);
+}
+
+absl::StatusOr<bool> Attachment::IsAlive(const std::string& id, const NodeRecord& node) const {
   if (IsView(id)) return true;
   const absl::StatusOr<bool> mounted = IsMounted(paths_.FuseDirectory(id));
   if (!mounted.ok()) return mounted.status();
   if (!*mounted) return IsServed(id);
+  SettledHealth(id, node);
   const HostClient::File file = host_.file(id);
   // What is taken for dead is detached.
   if (file == HostClient::File::kUnknown) return NotKnown();
   return file == HostClient::File::kShown;
 }
 
-absl::Status Attachment::CheckServer(const std::string& id) const {
+absl::Status Attachment::CheckServer(const std::string& id, const NodeRecord& node) const {
   const absl::StatusOr<bool> mounted = IsMounted(paths_.FuseDirectory(id));
   if (!mounted.ok()) return mounted.status();
   if (!*mounted) return absl::OkStatus();
+  const std::optional<VolumeHealth> health = SettledHealth(id, node);
   const HostClient::File file = host_.file(id);
   if (file == HostClient::File::kUnknown) return NotKnown();
-  const std::optional<VolumeHealth> health = host_.health(id);
   if (file == HostClient::File::kGone || !health.has_value() || health->serving()) {
     return absl::OkStatus();
   }
@@ -137,10 +151,10 @@ absl::StatusOr<AttachedDevice> Attachment::Attach(const std::string& id, NodeRec
     return AttachFile(id, paths_.ViewFile(id), /*read_only=*/true);
   }
   // A device above a server that has died fails every request, and is made anew.
-  const absl::StatusOr<bool> alive = IsAlive(id);
+  const absl::StatusOr<bool> alive = IsAlive(id, node);
   if (!alive.ok()) return alive.status();
   if (!*alive) {
-    if (absl::Status detached = Detach(id); !detached.ok()) return detached;
+    if (absl::Status detached = Detach(id, node); !detached.ok()) return detached;
   }
   const bool file = node.nbd_device.empty();
   if (absl::Status served = host_.Serve({.volume = id, .file = file, .read_only = node.read_only});
@@ -260,10 +274,10 @@ absl::Status Attachment::DetachDevice(const std::string& id, const std::string& 
   return absl::OkStatus();
 }
 
-absl::Status Attachment::Detach(const std::string& id) const {
-  const absl::StatusOr<bool> alive = IsAlive(id);
+absl::Status Attachment::Detach(const std::string& id, const NodeRecord& node) const {
+  const absl::StatusOr<bool> alive = IsAlive(id, node);
   if (!alive.ok()) return alive.status();
-  if (absl::Status server = CheckServer(id); !server.ok()) return server;
+  if (absl::Status server = CheckServer(id, node); !server.ok()) return server;
   for (const std::string& device : Find(id)) {
     if (absl::Status detached = DetachDevice(id, device, *alive); !detached.ok()) return detached;
   }

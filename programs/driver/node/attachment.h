@@ -50,10 +50,10 @@ class Attachment {
   absl::StatusOr<bool> IsServed(const std::string& id) const;
   // True unless its device fails: its file waits for a server, a device of NBD needs one.
   // Errors: UNAVAILABLE as long as that is not known.
-  absl::StatusOr<bool> IsAlive(const std::string& id) const;
+  absl::StatusOr<bool> IsAlive(const std::string& id, const NodeRecord& node) const;
   // OK unless what is written to the volume's file would wait for a server that can't be started.
   // Errors: UNAVAILABLE, with the reason.
-  absl::Status CheckServer(const std::string& id) const;
+  absl::Status CheckServer(const std::string& id, const NodeRecord& node) const;
   // False if nothing of it is there, as after a restart of the node.
   absl::StatusOr<bool> IsAttached(const std::string& id) const;
   // Serves a volume again that is attached. Nothing else is changed: what has ended stays so until
@@ -64,10 +64,13 @@ class Attachment {
   absl::Status Grow(const std::string& id, uint64_t capacity) const;
   // OK if it is not attached. What was written to the device is in the volume afterwards. Touches
   // no device that is not provably this volume's.
-  absl::Status Detach(const std::string& id) const;
+  absl::Status Detach(const std::string& id, const NodeRecord& node) const;
 
  private:
   bool IsView(const std::string& id) const;
+  // After a restart of the server or of the host that is under way. Of a volume whose file is
+  // mounted.
+  std::optional<VolumeHealth> SettledHealth(const std::string& id, const NodeRecord& node) const;
   absl::StatusOr<AttachedDevice> AttachFile(const std::string& id, const std::string& file,
                                             bool read_only) const;
   std::vector<std::string> Find(const std::string& id) const;

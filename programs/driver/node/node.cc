@@ -214,7 +214,7 @@ absl::Status Node::Stage(const std::string& id, const std::string& staging, cons
 // Attach() makes a device above a dead server anew, perhaps under another number. What still shows
 // the old one is of no use, and would show another volume once its number is given away.
 absl::Status Node::DropDeadMounts(const std::string& id, const NodeRecord& node) const {
-  const absl::StatusOr<bool> alive = attachment_.IsAlive(id);
+  const absl::StatusOr<bool> alive = attachment_.IsAlive(id, node);
   if (!alive.ok()) return alive.status();
   const absl::StatusOr<std::vector<AttachedDevice>> devices = attachment_.DevicesOf(id);
   if (!devices.ok()) return devices.status();
@@ -319,11 +319,11 @@ absl::Status Node::Unstage(const std::string& id, const std::string& staging) {
     return absl::FailedPreconditionError("the volume is published at " +
                                          node->targets.front().path);
   }
-  if (absl::Status server = attachment_.CheckServer(id); !server.ok()) return server;
+  if (absl::Status server = attachment_.CheckServer(id, *node); !server.ok()) return server;
   if (!node->block) {
     if (absl::Status unmounted = Unmount(staging); !unmounted.ok()) return unmounted;
   }
-  if (absl::Status detached = attachment_.Detach(id); !detached.ok()) return detached;
+  if (absl::Status detached = attachment_.Detach(id, *node); !detached.ok()) return detached;
   return store_.SetNode(id, std::nullopt);
 }
 
@@ -452,7 +452,10 @@ absl::StatusOr<uint64_t> Node::Expand(const std::string& id, const std::string& 
 }
 
 absl::Status Node::Flush(const Volume& volume) const {
-  if (absl::Status server = attachment_.CheckServer(volume.id); !server.ok()) return server;
+  if (volume.node.has_value()) {
+    const absl::Status server = attachment_.CheckServer(volume.id, *volume.node);
+    if (!server.ok()) return server;
+  }
   const absl::StatusOr<std::vector<AttachedDevice>> devices = attachment_.DevicesOf(volume.id);
   if (!devices.ok()) return devices.status();
   if (devices->empty()) {
