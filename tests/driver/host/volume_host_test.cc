@@ -225,7 +225,7 @@ TEST_F(VolumeHostTest, NAAServerThatEndsSoonAgainAndAgainIsStartedAfterGrowingPa
   // At once, at once, and then after 0.1, 0.2, 0.4, 0.8 and 1.6 seconds.
   EXPECT_GE(ended, 3u);
   EXPECT_LE(ended, 7u);
-  // Nobody sees a failure, and one that lives is started again at once.
+  // No request fails, and one that lives is started again at once.
   EXPECT_EQ(pwrite(user.number(), "x", 1, 0), 1);
   EXPECT_TRUE(WaitForState(State::kServing));
   {
