@@ -191,6 +191,9 @@ def make_root(program, image):
     root.file("etc/passwd", PASSWD.encode())
     root.file("etc/group", GROUP.encode())
     root.file("etc/nsswitch.conf", NSSWITCH.encode())
+    if image.tools:
+        # Where mount and e2fsprogs look for mounts.
+        root.link("etc/mtab", "../proc/self/mounts")
     # Where volumes are mounted.
     for path in ("csi", "run", "proc", "sys", "dev", "var/run"):
         root.folder(path)

@@ -210,7 +210,7 @@ class ImageTest(unittest.TestCase):
                 (["blkid", "-p", "-o", "value", "-s", "TYPE", "/tmp/disk"], "ext4"),
                 (["losetup", "--version"], "losetup"), (["mount", "--version"], "mount"),
                 (["umount", "--version"], "umount"), (["resize2fs", "/tmp/disk"], "")):
-            result = subprocess.run(self.inside(self.driver, data, *command), capture_output=True,
+            result = subprocess.run(self.inside(self.driver, data, *command, proc=True), capture_output=True,
                                     text=True, timeout=60, check=False,
                                     env={"PATH": "/usr/sbin:/usr/bin"})
             self.assertEqual(result.returncode, 0, (command, result.stderr))
@@ -220,8 +220,8 @@ class ImageTest(unittest.TestCase):
         (layer,) = self.image.manifest["layers"]
         self.assertLessEqual(layer["size"], 12 << 20)
 
-    def inside(self, image, data, *command):
-        """A command in an image's root, which is read-only, as the image's user; `data` is at /tmp."""
+    def inside(self, image, data, *command, proc=False):
+        """A command in an image's root, which is read-only, as an unprivileged user; `data` is at /tmp."""
         if os.geteuid() != 0:
             self.skipTest("only root can enter a root as another user")
         root = os.path.join(self.folder, "root-" + image.config["config"]["Entrypoint"][0].split("/")[-1])
@@ -231,6 +231,7 @@ class ImageTest(unittest.TestCase):
         os.chmod(self.folder, 0o755)
         script = (f'mount --bind "{root}" "{root}" && mount -o remount,bind,ro "{root}" && '
                   f'mount --bind "{data}" "{root}/tmp" && '
+                  f'{{ {"false" if proc else "true"} || mount --bind /proc "{root}/proc"; }} && '
                   f'exec chroot --userspec={USER}:{USER} --groups= "{root}" "$@"')
         return ["unshare", "-m", "sh", "-c", script, "sh", *command]
 

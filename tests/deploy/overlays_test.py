@@ -181,15 +181,10 @@ class AppliedTest(unittest.TestCase):
                 self.assertEqual((result.returncode, result.stderr), (0, ""), str(pod))
 
     def test_a_renamed_account_has_the_rights(self):
-        # kubectl asks for no resource that the cluster does not have. The aggregated API takes the
-        # version over later.
-        self.take(os.path.join(built.DEPLOY, "sessions", "crd"))
-        self.plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
         self.take(os.path.join(built.OVERLAYS, "own-driver"))
         for account, verb, resource, yes in (
                 ("acme-storage:acme-controller", "create", "tokenreviews.authentication.k8s.io", True),
                 ("acme-storage:acme-controller", "list", "volumesnapshots.snapshot.storage.k8s.io", True),
-                ("acme-storage:acme-controller", "list", "snapshotsessiondata.cbt.storage.k8s.io", True),
                 ("acme-storage:csi-snapshot-metadata", "create",
                  "tokenreviews.authentication.k8s.io", False),
                 ("csi-driver:csi-snapshot-metadata", "create",

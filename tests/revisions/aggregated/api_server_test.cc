@@ -68,11 +68,11 @@ TEST(ApiServer, A1DiscoveryNamesIt) {
 }
 
 TEST(ApiServer, OpenApiNamesTheVersionsDocument) {
-  const Object list = ValueOf(Object::Parse(ValueOf(OpenApiDocument("/openapi/v3")).body));
+  const Object list = ValueOf(Object::Parse(OpenApiDocument("/openapi/v3").value().body));
   const std::string url =
       *list.String({"paths", "apis/cbt.storage.k8s.io/v1alpha1", "serverRelativeURL"});
   const Object document =
-      ValueOf(Object::Parse(ValueOf(OpenApiDocument(url.substr(0, url.find('?')))).body));
+      ValueOf(Object::Parse(OpenApiDocument(url.substr(0, url.find('?'))).value().body));
   EXPECT_TRUE(
       document.Has({"paths", std::string(kVersion) + "/namespaces/{namespace}/volumesnapshotdeltas",
                     "post", "requestBody"}));
