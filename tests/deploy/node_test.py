@@ -5,7 +5,7 @@ Real are: kubelet, containerd, control plane, the images, the sidecars of Kubern
 KUBEBUILDER_ASSETS has them. Played is node-driver-registrar. The node's folders are not below
 /var/lib. There is no network plugin that enforces policies, and no DNS.
 
-Usage: node_test.py CBT FOLDER_OF_MESSAGES NBDKIT_PLUGIN
+Usage: node_test.py CBT
 """
 
 import base64
@@ -121,9 +121,12 @@ class NodeTest(unittest.TestCase):
         self.node.kubectl("apply", "-f", f"{self.folder}/objects.json")
 
     def wait_for(self, kind, namespace, name, seconds=180):
+        # kubectl knows no rollout of a DaemonSet that is updated by hand.
+        field = "numberReady=1" if kind == "daemonset" else "readyReplicas=" + str(
+            self.get(kind, "-n", namespace, name)["spec"]["replicas"])
         try:
-            self.node.kubectl("rollout", "status", "-n", namespace, f"{kind}/{name}",
-                              f"--timeout={seconds}s")
+            self.node.kubectl("wait", "-n", namespace, f"{kind}/{name}", f"--timeout={seconds}s",
+                              "--for=jsonpath={.status." + field.replace("=", "}="))
         except AssertionError:
             pods = self.node.kubectl("describe", "pods", "-n", namespace, check=False)[-6000:]
             logs = self.node.kubectl("logs", "-n", namespace, f"{kind}/{name}", "--all-containers",

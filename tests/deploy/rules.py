@@ -334,10 +334,20 @@ def publications_are_right(objects):
                     yield f"{pod}: its certificate is not for {', '.join(sorted(wanted))}"
 
 
+def resources_have_columns(objects):
+    for one in of_kind(objects, "CustomResourceDefinition"):
+        for version in one["spec"]["versions"]:
+            names = [column["name"] for column in version.get("additionalPrinterColumns", [])]
+            if len(names) < 2 or "Age" not in names:
+                yield f"{place(one)} {version['name']}: kubectl shows only {', '.join(['Name'] + names)}"
+            if not version["schema"]["openAPIV3Schema"].get("description"):
+                yield f"{place(one)} {version['name']}: kubectl explains nothing"
+
+
 RULES = (accounts_are_made, roles_are_made, rights_are_narrow, namespaces_come_first, names_are_single,
          services_are_single, ports_are_reachable, pods_reach_the_cluster, probes_are_ports,
          images_can_exist, levels_hold, containers_are_confined, drains_are_survived,
-         drivers_are_apart, publications_are_right)
+         drivers_are_apart, publications_are_right, resources_have_columns)
 
 
 def check(objects):

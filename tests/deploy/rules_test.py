@@ -182,6 +182,14 @@ class RulesTest(unittest.TestCase):
             one(all_, "Certificate", "fast-csi-cbt-certs")["spec"]["dnsNames"] = ["fast-csi-cbt.other"]
         self.finds(self.drivers, certified, *["its certificate is not for"] * 2)
 
+    def test_columns(self):
+        def bare(all_):
+            version = one(all_, "CustomResourceDefinition",
+                          "snapshotsessionrequests.cbt.storage.k8s.io")["spec"]["versions"][0]
+            del version["additionalPrinterColumns"]
+            del version["schema"]["openAPIV3Schema"]["description"]
+        self.finds(self.sessions, bare, "kubectl shows only Name", "kubectl explains nothing")
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1], testRunner=runner.Runner)
