@@ -11,6 +11,7 @@ Usage: node_test.py CBT
 import base64
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -48,6 +49,12 @@ def lacks():
         if shutil.which(program) is None:
             return "no " + program
     return ""
+
+
+def libraries_of(program):
+    """{path: path} of the shared libraries; none of a program that is linked statically."""
+    listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
+    return {path: path for path in re.findall(r"(?:=> |^\t)(/\S+)", listed, re.MULTILINE)}
 
 
 @unittest.skipIf(lacks(), lacks())
@@ -88,7 +95,8 @@ class NodeTest(unittest.TestCase):
                       if one["kind"] == "StatefulSet"
                       for container in one["spec"]["template"]["spec"]["containers"]
                       if container["name"] == name}
-            node.import_image(tag, ["/" + name], {"/" + name: os.path.join(node.assets, name)})
+            program = os.path.join(node.assets, name)
+            node.import_image(tag, ["/" + name], {"/" + name: program, **libraries_of(program)})
         busybox = shutil.which("busybox")
         node.import_image("registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0",
                           ["/bin/sh", "-c", "sleep 1000000", "registrar"],
@@ -136,6 +144,12 @@ class NodeTest(unittest.TestCase):
     def get(self, *what):
         return json.loads(self.node.kubectl("get", *what, "-o", "json"))
 
+    def published(self, resource, name):
+        """The spec of an object that a sidecar makes; it tries again until the definition is there."""
+        self.node.wait_for(f"{resource} {name}", lambda: self.node.kubectl(
+            "get", resource, name, "-o", "name", check=False))
+        return self.get(resource, name)["spec"]
+
     def test_the_driver_elsewhere_and_under_another_name(self):
         objects = built.build(os.path.join(built.OVERLAYS, "driver"))
         self.apply([one for one in objects if one["kind"] == "Namespace"])
@@ -145,13 +159,13 @@ class NodeTest(unittest.TestCase):
         self.apply(objects)
         self.wait_for("daemonset", "storage", "csi-cbt-volumes")
         self.wait_for("statefulset", "storage", "csi-cbt")
-        published = self.get("snapshotmetadataservices.cbt.storage.k8s.io", DRIVER)["spec"]
+        published = self.published("snapshotmetadataservices.cbt.storage.k8s.io", DRIVER)
         self.assertEqual((published["address"], published["caCert"]),
                          ("csi-cbt.storage:6443", authority))
-        discovery = self.get("driverdiscoveries.cbt.storage.k8s.io", DRIVER)["spec"]
+        discovery = self.published("driverdiscoveries.cbt.storage.k8s.io", DRIVER)
         self.assertEqual(discovery["clientConfig"]["service"]["name"], "http-sidecar")
         self.assertEqual(discovery["clientConfig"]["service"]["namespace"], "storage")
-        configuration = self.get("snapshotservicesconfigurations.cbt.storage.k8s.io", DRIVER)["spec"]
+        configuration = self.published("snapshotservicesconfigurations.cbt.storage.k8s.io", DRIVER)
         self.assertEqual(configuration["driverNamespace"], "storage")
         self.sidecars_are_not_root()
         self.metrics_are_served()
@@ -212,7 +226,7 @@ class NodeTest(unittest.TestCase):
         self.secret("csi-driver", "csi-snapshot-metadata-certs", ["csi-snapshot-metadata.csi-driver"])
         self.apply(objects)
         self.wait_for("statefulset", "csi-driver", "csi-snapshot-metadata")
-        self.assertEqual(self.get("sms", "folder.example.com")["spec"]["address"],
+        self.assertEqual(self.published("sms", "folder.example.com")["address"],
                          "csi-snapshot-metadata.csi-driver:6443")
 
     def test_then_the_aggregated_api_explains_itself(self):

@@ -11,6 +11,8 @@ constexpr char kDocuments[] =
     R"("/openapi/v3/apis/cbt.storage.k8s.io/v1alpha1?hash=1"}}})"
     "\n";
 
+// kubectl looks at PATCH of a resource for how its fields are validated. Without one it lists all
+// CustomResourceDefinitions, and refuses to create the object for users who may not do that.
 constexpr char kVersionDocument[] = R"json({
 "openapi": "3.0.0",
 "info": {"title": "cbt.storage.k8s.io", "version": "v1alpha1"},
@@ -32,6 +34,24 @@ constexpr char kVersionDocument[] = R"json({
     "description": "The namespace of the VolumeSnapshots."},
    {"name": "fieldValidation", "in": "query", "schema": {"type": "string"},
     "description": "Unknown fields are always refused."}
+  ]
+ },
+ "/apis/cbt.storage.k8s.io/v1alpha1/namespaces/{namespace}/volumesnapshotdeltas/{name}": {
+  "patch": {
+   "operationId": "patchCbtStorageV1alpha1NamespacedVolumeSnapshotDelta",
+   "description": "Is not allowed: nothing is stored.",
+   "x-kubernetes-action": "patch",
+   "x-kubernetes-group-version-kind":
+    {"group": "cbt.storage.k8s.io", "version": "v1alpha1", "kind": "VolumeSnapshotDelta"},
+   "parameters": [
+    {"name": "fieldValidation", "in": "query", "schema": {"type": "string"},
+     "description": "Unknown fields are always refused."}
+   ],
+   "responses": {"405": {"description": "Method Not Allowed"}}
+  },
+  "parameters": [
+   {"name": "namespace", "in": "path", "required": true, "schema": {"type": "string"}},
+   {"name": "name", "in": "path", "required": true, "schema": {"type": "string"}}
   ]
  }
 },

@@ -76,6 +76,10 @@ TEST(ApiServer, OpenApiNamesTheVersionsDocument) {
   EXPECT_TRUE(
       document.Has({"paths", std::string(kVersion) + "/namespaces/{namespace}/volumesnapshotdeltas",
                     "post", "requestBody"}));
+  // Without it, kubectl lists CustomResourceDefinitions before it creates one.
+  EXPECT_TRUE(document.Has(
+      {"paths", std::string(kVersion) + "/namespaces/{namespace}/volumesnapshotdeltas/{name}",
+       "patch", "parameters"}));
   for (const char* const kind : {"", "Spec", "Status"}) {
     EXPECT_TRUE(document.Has({"components", "schemas",
                               std::string("io.k8s.storage.cbt.v1alpha1.VolumeSnapshotDelta") + kind,
