@@ -137,6 +137,9 @@ class Driver::Impl {
           absl::StrCat("endpoint: ", options_.endpoint, ": can't listen on this socket"));
     }
     if (absl::Status mode = socket_->SetMode(); !mode.ok()) return mode;
+    if (options_.socket_group.has_value()) {
+      if (absl::Status given = socket_->SetGroup(*options_.socket_group); !given.ok()) return given;
+    }
     ready_ = true;
     return absl::OkStatus();
   }
