@@ -131,7 +131,7 @@ class VeleroCallsTest(unittest.TestCase):
                    "the base is deleted")
         return handle, sum(length for _, length in ranges)
 
-    def test_ten_increments_whose_bases_are_deleted_move_what_changed(self):
+    def test_e21_ten_increments_whose_bases_are_deleted_move_what_changed(self):
         driver = self.driver
         driver.claim("data", size=SIZE)
         driver.pod("writer", "data")

@@ -144,7 +144,7 @@ class ClusterTest(unittest.TestCase):
         self.expect(CODES.INVALID_ARGUMENT, snapshot=target, base=f"handle-ns-{another}")
         self.expect(CODES.INVALID_ARGUMENT, snapshot=target, base=f"handle-ns-{newer}")
 
-    def test_a_base_that_is_gone_goes_to_a_driver_that_needs_none(self):
+    def test_e21_a_base_that_is_gone_goes_to_a_driver_that_needs_none(self):
         def needs(value):
             self.plane.kubectl("patch", "snapshotmetadataservice", DRIVER, "--type=merge", "-p",
                                json.dumps({"spec": {"requireBaseSnapshotForDelta": value}}))
