@@ -295,6 +295,10 @@ class ClusterTest(unittest.TestCase):
         self.assertTrue(parts.wait_until(is_current), published())
         self.plane.delete("snapshotmetadataservice", None, "published.example.com")
         self.assertTrue(parts.wait_until(is_current), published())
+        # A plugin that says something else, though it was never seen to be away.
+        plugin.manifest = {}
+        self.assertTrue(parts.wait_until(
+            lambda: "requireBaseSnapshotForDelta" not in published()), published())
         # A file that holds no certificate changes nothing.
         with open(f"{folder}/ca.crt", "w", encoding="utf-8") as file:
             file.write("nothing")
