@@ -363,10 +363,12 @@ grpc::Status ControllerService::ControllerExpandVolume(
     const absl::StatusOr<uint64_t> capacity = store_.ExpandVolume(request->volume_id(), *range);
     if (!capacity.ok()) return capacity.status();
     response->set_capacity_bytes(static_cast<int64_t>(*capacity));
-    // The device of a staged volume has to grow too.
+    // The device of a staged volume grows at once. Waiting for NodeExpandVolume would leave the claim
+    // at its old size until the next Pod, if the present one is on its way out.
     const std::optional<Volume> volume = store_.catalog().FindVolume(request->volume_id());
+    const bool staged = volume.has_value() && volume->node.has_value();
     response->set_node_expansion_required(!request->volume_capability().has_block() ||
-                                          (volume.has_value() && volume->node.has_value()));
+                                          (staged && !grow_(request->volume_id()).ok()));
     return absl::OkStatus();
   });
 }

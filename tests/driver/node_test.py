@@ -266,7 +266,10 @@ class AttachedTest(AttachedCase):
             answer = self.client.ControllerExpandVolume(
                 volume_id=volume, capacity_range=size(capacity), volume_capability=capability)
             self.assertEqual(answer.capacity_bytes, capacity)
-            self.assertTrue(answer.node_expansion_required)
+            self.assertEqual(answer.node_expansion_required, not capability.HasField("block"))
+            if capability.HasField("block"):
+                with open(self.target, "rb") as device:
+                    self.assertEqual(device.seek(0, os.SEEK_END), capacity)
             self.assertEqual(self.client.NodeExpandVolume(
                 volume_id=volume, volume_path=self.target, volume_capability=capability).capacity_bytes, capacity)
 
