@@ -115,8 +115,10 @@ class Driver::Impl {
                                    .node_id = options_.node_id};
     identity_.emplace(calls_, options_.driver_name, options_.device, options_.marks.count > 0,
                       [this] { return ready_.load(); });
-    controller_.emplace(calls_, *store_, topology,
-                        [this](const std::string& id) { return node_->host().health(id); });
+    controller_.emplace(
+        calls_, *store_, topology,
+        [this](const std::string& id) { return node_->host().health(id); },
+        [this](const std::string& id) { return node_->Expand(id, "a device").status(); });
     node_service_.emplace(calls_, *node_, topology);
     absl::StatusOr<std::unique_ptr<rpc::GrpcService>> metadata = rpc::GrpcService::Create(
         *provider_, {.telemetry = {.observer = streams_.get(), .log = options_.log}});

@@ -356,7 +356,7 @@ absl::Status Node::Publish(const std::string& id, const std::string& staging,
   if (node.block != usage.block) {
     return absl::InvalidArgumentError("volume_capability: the volume is staged in another mode");
   }
-  read_only |= usage.read_only;
+  read_only |= usage.read_only || usage.many_nodes;
   const absl::StatusOr<AttachedDevice> device = attachment_.DeviceToUse(id);
   if (absl::IsNotFound(device.status())) {
     return absl::FailedPreconditionError(device.status().message());

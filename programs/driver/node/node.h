@@ -23,7 +23,7 @@ struct Usage {
   std::vector<std::string> mount_options = {};
   bool read_only = false;      // by all who use it
   bool single_target = false;  // SINGLE_NODE_SINGLE_WRITER
-  bool many_nodes = false;     // MULTI_NODE_READER_ONLY: for views only
+  bool many_nodes = false;     // MULTI_NODE_READER_ONLY: every target is read-only
 };
 
 struct VolumeStats {
