@@ -295,6 +295,7 @@ deb-test: need-deb-test deb  ## installs, uses and removes them in a clean Debia
 
 install: all  ## into PREFIX (default /usr/local), below DESTDIR if set
 	@cmake --install build/release --prefix $(PREFIX)
+	@test -n "$(DESTDIR)" || echo "programs find libcbt.so.1 after: ldconfig (as root), or LD_LIBRARY_PATH=$(PREFIX)/lib"
 
 clean:  ## removes build/
 	@cmake -E rm -rf build
