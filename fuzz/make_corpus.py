@@ -289,6 +289,23 @@ def add_objects(corpora):
     corpora.add("objects", "time", b"2024-02-29T23:59:58.123456+02:30\4")
 
 
+def add_repository(corpora):
+    """repository: the bytes, then the decoder's number."""
+    name = "ab" * 32
+    for i, (text, kind) in enumerate((
+            (f'{{"supersedes":["{name}"],"packs":[{{"id":"{name}","blobs":[{{"id":"{name}","type":"data","offset":0,"length":40}},'
+             f'{{"id":"{name}","type":"tree","offset":40,"length":50,"uncompressed_length":99}}]}}]}}', 0),
+            (f'{{"nodes":[{{"name":"v","type":"file","size":7,"content":["{name}","{name}"]}},{{"name":"d","type":"dir","subtree":"{name}"}}]}}', 1),
+            (f'{{"version":2,"id":"{name}","chunker_polynomial":"25b468838dcb75"}}', 3),
+            (f'{{"time":"2024-05-01T10:00:00.5+02:00","tree":"{name}","parent":"{name}","paths":["/v"],"tags":["cbt"]}}', 3),
+            ('{"time":"2024-05-01T10:00:00Z","exclusive":true,"hostname":"h","username":"u","pid":7}', 3),
+            ('{"kdf":"scrypt","N":32768,"r":8,"p":1,"salt":"AAAA","data":"AAAA"}', 3))):
+        corpora.add("repository", f"file{i}", text.encode() + bytes([kind]))
+    header = struct.pack("<BI", 0, 40) + b"a" * 32 + struct.pack("<BII", 3, 50, 99) + b"b" * 32
+    corpora.add("repository", "pack", struct.pack(">I", 90) + header + b"\2")
+    corpora.add("repository", "frame", bytes.fromhex("28b52ffd0403190000616161") + b"\4")
+
+
 def add_aggregated(corpora):
     """What the aggregated API server decodes; the last byte is the decoder."""
     api = '"apiVersion":"cbt.storage.k8s.io/v1alpha1","kind":"VolumeSnapshotDelta"'
@@ -494,6 +511,7 @@ def main():
     add_lines(corpora)
     add_watch(corpora)
     add_objects(corpora)
+    add_repository(corpora)
     add_aggregated(corpora)
     add_maps(corpora)
     add_map_files(corpora, arguments.cbt)

@@ -48,6 +48,7 @@ struct Program {
 // `cbtctl`.
 void AddAllocated(CLI::App& app, Command& command);
 void AddApply(CLI::App& app, Command& command);
+void AddBackup(CLI::App& app, Command& command);
 void AddChain(CLI::App& app, Command& command);
 void AddConform(CLI::App& app, Command& command);
 void AddDelta(CLI::App& app, Command& command);

@@ -25,6 +25,7 @@ int main(int argc, char** argv) {
        .description = "Changed-block tracking: what changed between two snapshots of a volume",
        .commands = {{"Images and lists of changes", {AddDelta, AddAllocated, AddApply}},
                     {"Change maps", {AddMap, AddChain}},
+                    {"Backups", {AddBackup}},
                     {"Clients of services", {AddList, AddVerify, AddConform}},
                     {"Servers", {AddServe, AddRelay, AddToken}}},
        .elsewhere = {{"sidecar", "cbt-cluster"},

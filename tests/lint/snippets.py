@@ -24,7 +24,7 @@ import textwrap
 import common
 
 LANGUAGES = {".c": "c", ".cc": "cpp", ".go": "go", ".h": "cpp", ".proto": "proto", ".rs": "rust", ".toml": "toml",
-             ".txt": "cmake", ".py": "python"}
+             ".txt": "cmake", ".py": "python", ".sh": "bash"}
 MARK = re.compile(r"<!-- snippet: (.+) -->")
 FENCE = re.compile(r"```(\w*)")
 HEADER_MARK = re.compile(r"// snippet: (.+)$")

@@ -1,0 +1,350 @@
+#include "repository/repository.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "repository/compression.h"
+#include "repository/key_file.h"
+#include "repository/parallel.h"
+
+namespace cbt::repository {
+namespace {
+
+constexpr uint64_t kMaxConfigBytes = 64 * 1024;
+constexpr uint64_t kMaxKeyBytes = 64 * 1024;
+constexpr uint64_t kMaxSnapshotBytes = 4 << 20;
+constexpr uint64_t kMaxIndexBytes = 64 << 20;
+constexpr size_t kMaxKeys = 20;  // that are tried, as with restic
+constexpr size_t kMaxFiles = 1 << 20;
+constexpr size_t kMaxPacks = 16 << 20;
+constexpr size_t kReaders = 4;
+
+// An index is written once so many blobs have none: restic's own number.
+constexpr size_t kMaxUnindexedBlobs = 50'000;
+// And after an eighth of the packs that are there already, within these bounds: a backup that is
+// killed loses little, and a large one does not leave thousands of indexes.
+constexpr size_t kMinUnindexedPacks = 4;
+constexpr size_t kMaxUnindexedPacks = 256;
+
+const FileInfo* FindFile(const std::vector<FileInfo>& files, const Id& id) {
+  const auto found =
+      std::lower_bound(files.begin(), files.end(), id,
+                       [](const FileInfo& file, const Id& wanted) { return file.id < wanted; });
+  return found != files.end() && found->id == id ? &*found : nullptr;
+}
+
+// The first key that the password opens.
+absl::StatusOr<CryptoKey> Unlock(FileStore& store, const Secret& password) {
+  const absl::StatusOr<std::vector<FileInfo>> files = store.ListAll(FileKind::kKey, kMaxFiles);
+  if (!files.ok()) return files.status();
+  absl::Status unusable;
+  size_t tried = 0;
+  for (const FileInfo& info : *files) {
+    if (tried++ == kMaxKeys) break;
+    const std::string name = store.NameOf(FileKind::kKey, info.id);
+    const absl::StatusOr<std::vector<uint8_t>> bytes =
+        store.Get(FileKind::kKey, info.id, kMaxKeyBytes);
+    if (absl::IsNotFound(bytes.status())) continue;  // removed meanwhile
+    if (!bytes.ok()) return bytes.status();
+    const absl::StatusOr<KeyFile> file = DecodeKeyFile(std::string(bytes->begin(), bytes->end()));
+    if (!file.ok()) {
+      unusable = Of(name, file.status());
+      continue;
+    }
+    absl::StatusOr<CryptoKey> key = OpenKeyFile(*file, password);
+    if (key.ok()) return key;
+    if (!absl::IsUnauthenticated(key.status())) unusable = Of(name, key.status());
+  }
+  if (!unusable.ok()) return unusable;
+  if (files->empty()) {
+    return absl::NotFoundError(absl::StrCat(store.name(), ": has no keys of a repository"));
+  }
+  return absl::UnauthenticatedError(
+      absl::StrCat(store.name(), ": wrong password, or no key of it"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Repository>> Repository::Open(std::unique_ptr<bucket::Bucket> bucket,
+                                                             std::string prefix,
+                                                             const Secret& password, bool lock,
+                                                             RepositoryOptions options) {
+  auto store = std::make_unique<FileStore>(std::move(bucket), std::move(prefix));
+  const absl::StatusOr<bool> there = store->HasConfig();
+  if (!there.ok()) return there.status();
+  if (!*there) {
+    return absl::NotFoundError(
+        absl::StrCat(store->name(), ": is no restic repository: `restic init` makes one"));
+  }
+  absl::StatusOr<CryptoKey> key = Unlock(*store, password);
+  if (!key.ok()) return key.status();
+  store->SetKey(*std::move(key), 2);
+  const absl::StatusOr<std::string> text = store->Load(FileKind::kConfig, {}, kMaxConfigBytes);
+  if (!text.ok()) return text.status();
+  const absl::StatusOr<Config> config = DecodeConfig(*text);
+  if (!config.ok()) return Of(absl::StrCat(store->name(), ": the config"), config.status());
+  store->SetVersion(config->version);
+  std::unique_ptr<Repository> repository(new Repository(std::move(store), options));
+  repository->config_ = *config;
+  if (lock) {
+    absl::StatusOr<std::unique_ptr<SharedLock>> held =
+        SharedLock::Take(*repository->store_, options.lock);
+    if (!held.ok()) return held.status();
+    repository->lock_ = *std::move(held);
+  }
+  return repository;
+}
+
+absl::Status Repository::Create(std::unique_ptr<bucket::Bucket> bucket, std::string prefix,
+                                const Secret& password, uint64_t version) {
+  FileStore store(std::move(bucket), std::move(prefix));
+  const absl::StatusOr<bool> there = store.HasConfig();
+  if (!there.ok()) return there.status();
+  if (*there) {
+    return absl::AlreadyExistsError(absl::StrCat(store.name(), ": is a repository already"));
+  }
+  absl::StatusOr<Config> config = RandomConfig();
+  if (!config.ok()) return config.status();
+  config->version = version;
+  absl::StatusOr<CryptoKey> key = CryptoKey::Random();
+  if (!key.ok()) return key.status();
+  const absl::StatusOr<std::string> key_file = EncodeKeyFile(*key, password);
+  if (!key_file.ok()) return key_file.status();
+  const std::span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(key_file->data()),
+                                       key_file->size());
+  if (absl::Status put = store.Put(FileKind::kKey, Id::Of(bytes), bytes); !put.ok()) return put;
+  store.SetKey(*std::move(key), version);
+  return store.Save(FileKind::kConfig, EncodeConfig(*config)).status();
+}
+
+absl::StatusOr<IndexSummary> Repository::ReadIndexes(const std::vector<FileInfo>& files,
+                                                     const std::vector<FileInfo>* packs,
+                                                     std::vector<Id>& supersedes) {
+  IndexSummary summary{.indexes = files.size()};
+  std::set<Id> missing;
+  const absl::Status read = ParallelFor(files.size(), kReaders, {}, [&](size_t i) -> absl::Status {
+    const absl::StatusOr<std::string> text =
+        store_->Load(FileKind::kIndex, files[i].id, kMaxIndexBytes);
+    if (!text.ok()) return text.status();
+    std::vector<Id> replaced;
+    const auto add = [&](const IndexedPack& pack) -> absl::Status {
+      const FileInfo* const file = packs == nullptr ? nullptr : FindFile(*packs, pack.id);
+      uint64_t end = 0;
+      for (const PackedBlob& blob : pack.blobs) {
+        end = std::max(end, uint64_t{blob.offset} + blob.length);
+      }
+      const std::lock_guard lock(mutex_);
+      if (packs != nullptr && (file == nullptr || file->size < end)) {
+        missing.insert(pack.id);
+        return absl::OkStatus();
+      }
+      return index_.Add(pack);
+    };
+    absl::Status decoded = DecodeIndex(*text, replaced, add);
+    if (!decoded.ok()) return Of(store_->NameOf(FileKind::kIndex, files[i].id), decoded);
+    const std::lock_guard lock(mutex_);
+    supersedes.insert(supersedes.end(), replaced.begin(), replaced.end());
+    return absl::OkStatus();
+  });
+  if (!read.ok()) return read;
+  summary.missing_packs = missing.size();
+  summary.blobs = index_.size();
+  return summary;
+}
+
+absl::StatusOr<IndexSummary> Repository::LoadIndex(bool check_packs) {
+  // Indexes first: a pack that is written meanwhile must not look missing.
+  absl::StatusOr<std::vector<FileInfo>> files = store_->ListAll(FileKind::kIndex, kMaxFiles);
+  if (!files.ok()) return files.status();
+  absl::StatusOr<std::vector<FileInfo>> packs = std::vector<FileInfo>();
+  if (check_packs) {
+    packs = store_->ListAll(FileKind::kPack, kMaxPacks);
+    if (!packs.ok()) return packs.status();
+  }
+  std::vector<Id> supersedes;
+  const std::vector<FileInfo>* const known = check_packs ? &*packs : nullptr;
+  absl::StatusOr<IndexSummary> summary = ReadIndexes(*files, known, supersedes);
+  if (!summary.ok()) return summary;
+  // An index that another one replaces is normally gone. Where it is not, what it names may be.
+  const std::set<Id> replaced(supersedes.begin(), supersedes.end());
+  const auto is_replaced = [&](const FileInfo& file) { return replaced.contains(file.id); };
+  const auto kept = std::remove_if(files->begin(), files->end(), is_replaced);
+  if (kept == files->end()) return summary;
+  files->erase(kept, files->end());
+  index_.Clear();
+  return ReadIndexes(*files, known, supersedes);
+}
+
+absl::StatusOr<std::vector<Snapshot>> Repository::Snapshots() {
+  const absl::StatusOr<std::vector<FileInfo>> files =
+      store_->ListAll(FileKind::kSnapshot, kMaxFiles);
+  if (!files.ok()) return files.status();
+  std::vector<Snapshot> snapshots;
+  const absl::Status read = ParallelFor(files->size(), kReaders, {}, [&](size_t i) {
+    const Id& id = (*files)[i].id;
+    const absl::StatusOr<std::string> text =
+        store_->Load(FileKind::kSnapshot, id, kMaxSnapshotBytes);
+    if (absl::IsNotFound(text.status())) return absl::OkStatus();  // forgotten meanwhile
+    if (!text.ok()) return text.status();
+    absl::StatusOr<Snapshot> snapshot = DecodeSnapshot(*text);
+    if (!snapshot.ok()) return Of(store_->NameOf(FileKind::kSnapshot, id), snapshot.status());
+    snapshot->id = id;
+    const std::lock_guard lock(mutex_);
+    snapshots.push_back(*std::move(snapshot));
+    return absl::OkStatus();
+  });
+  if (!read.ok()) return read;
+  std::sort(snapshots.begin(), snapshots.end(), [](const Snapshot& a, const Snapshot& b) {
+    return std::pair(a.time, a.id) < std::pair(b.time, b.id);
+  });
+  return snapshots;
+}
+
+std::optional<PackedBlob> Repository::Find(BlobType type, const Id& id) const {
+  const std::lock_guard lock(mutex_);
+  const std::optional<BlobPlace> place = index_.Find(type, id);
+  if (!place.has_value()) return std::nullopt;
+  return place->blob;
+}
+
+absl::StatusOr<std::vector<uint8_t>> Repository::LoadBlob(BlobType type, const Id& id) {
+  std::optional<BlobPlace> place;
+  {
+    const std::lock_guard lock(mutex_);
+    place = index_.Find(type, id);
+  }
+  const bool tree = type == BlobType::kTree;
+  const std::string name =
+      absl::StrCat(store_->name(), ": blob ", id.Short(), tree ? " of a tree" : "");
+  if (!place.has_value()) return absl::NotFoundError(absl::StrCat(name, ": is in no index"));
+  const uint64_t max = tree ? kMaxTreeBytes : kMaxDataBytes;
+  const PackedBlob& blob = place->blob;
+  if (blob.size() > max || blob.length > max + kSealBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(name, ": has more than the ", max, " bytes that a blob may have"));
+  }
+  const absl::StatusOr<std::vector<uint8_t>> sealed =
+      store_->GetRange(FileKind::kPack, place->pack, blob.offset, blob.length);
+  if (!sealed.ok()) return sealed.status();
+  absl::StatusOr<std::vector<uint8_t>> plain = store_->key().Open(*sealed);
+  if (plain.ok() && blob.uncompressed != 0) plain = DecompressExactly(*plain, blob.uncompressed);
+  if (plain.ok() && Id::Of(*plain) != id) {
+    plain = absl::DataLossError("does not have the content of its name");
+  }
+  if (!plain.ok()) {
+    return Of(absl::StrCat(name, " in ", store_->NameOf(FileKind::kPack, place->pack)),
+              plain.status());
+  }
+  return plain;
+}
+
+absl::StatusOr<Id> Repository::SaveBlob(BlobType type, std::span<const uint8_t> plain) {
+  const Id id = Id::Of(plain);
+  if (absl::Status saved = SaveBlobAs(type, id, plain); !saved.ok()) return saved;
+  return id;
+}
+
+absl::Status Repository::SaveBlobAs(BlobType type, const Id& id, std::span<const uint8_t> plain) {
+  if (plain.size() > (type == BlobType::kTree ? kMaxTreeBytes : kMaxDataBytes)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a blob of ", plain.size(), " bytes is too large"));
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (!index_.Claim(type, id)) return absl::OkStatus();
+  }
+  PackedBlob blob{.id = id, .type = type};
+  absl::StatusOr<std::vector<uint8_t>> packed = std::vector<uint8_t>();
+  bool compressed = false;
+  if (config_.version >= 2 && !plain.empty()) {
+    packed = Compress(plain, options_.compression_level);
+    if (!packed.ok()) return packed.status();
+    compressed = packed->size() < plain.size();
+    if (compressed) blob.uncompressed = static_cast<uint32_t>(plain.size());
+  }
+  const absl::StatusOr<std::vector<uint8_t>> sealed =
+      store_->key().Seal(compressed ? std::span<const uint8_t>(*packed) : plain);
+  if (!sealed.ok()) return sealed.status();
+  blob.length = static_cast<uint32_t>(sealed->size());
+  OpenPack full;
+  {
+    const std::lock_guard lock(mutex_);
+    OpenPack& open = open_[static_cast<size_t>(type)];
+    // A tree may be larger than a pack, and offsets have 32 bits.
+    if (open.blobs.empty()) open.bytes.reserve(std::max(kPackBytes + (2 << 20), sealed->size()));
+    blob.offset = static_cast<uint32_t>(open.bytes.size());
+    open.bytes.insert(open.bytes.end(), sealed->begin(), sealed->end());
+    open.blobs.push_back(blob);
+    ++stored_.blobs;
+    if (open.bytes.size() < kPackBytes && open.blobs.size() < kMaxPackBlobs) {
+      return absl::OkStatus();
+    }
+    full = std::exchange(open, {});
+  }
+  return StorePack(std::move(full));
+}
+
+absl::Status Repository::StorePack(OpenPack pack) {
+  const absl::StatusOr<std::vector<uint8_t>> header =
+      store_->key().Seal(EncodePackHeader(pack.blobs));
+  if (!header.ok()) return header.status();
+  pack.bytes.insert(pack.bytes.end(), header->begin(), header->end());
+  const auto length = static_cast<uint32_t>(header->size());
+  for (int shift = 0; shift < 32; shift += 8) {
+    pack.bytes.push_back(static_cast<uint8_t>(length >> shift));
+  }
+  IndexedPack indexed{Id::Of(pack.bytes), std::move(pack.blobs)};
+  if (absl::Status put = store_->Put(FileKind::kPack, indexed.id, pack.bytes); !put.ok()) {
+    return put;
+  }
+  std::vector<IndexedPack> ready;
+  {
+    const std::lock_guard lock(mutex_);
+    if (absl::Status added = index_.Add(indexed); !added.ok()) return added;
+    ++stored_.packs;
+    stored_.bytes += pack.bytes.size();
+    unindexed_blobs_ += indexed.blobs.size();
+    unindexed_.push_back(std::move(indexed));
+    const size_t enough = std::clamp<size_t>(static_cast<size_t>(stored_.packs / 8),
+                                             kMinUnindexedPacks, kMaxUnindexedPacks);
+    if (unindexed_.size() < enough && unindexed_blobs_ < kMaxUnindexedBlobs) {
+      return absl::OkStatus();
+    }
+    ready = std::exchange(unindexed_, {});
+    unindexed_blobs_ = 0;
+  }
+  return StoreIndex(ready);
+}
+
+absl::Status Repository::StoreIndex(std::span<const IndexedPack> packs) {
+  if (packs.empty()) return absl::OkStatus();
+  return store_->Save(FileKind::kIndex, EncodeIndex(packs)).status();
+}
+
+absl::Status Repository::Flush() {
+  for (OpenPack& open : open_) {
+    if (open.blobs.empty()) continue;
+    if (absl::Status stored = StorePack(std::exchange(open, {})); !stored.ok()) return stored;
+  }
+  absl::Status stored = StoreIndex(unindexed_);
+  if (!stored.ok()) return stored;
+  unindexed_.clear();
+  unindexed_blobs_ = 0;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Id> Repository::SaveSnapshot(const Snapshot& snapshot) {
+  if (lock_ == nullptr) return absl::FailedPreconditionError("the repository is not locked");
+  // Without the lock, blobs that the snapshot relies on may have been removed.
+  if (absl::Status held = lock_->Check(); !held.ok()) return held;
+  return store_->Save(FileKind::kSnapshot, EncodeSnapshot(snapshot));
+}
+
+StoredBytes Repository::stored() const {
+  const std::lock_guard lock(mutex_);
+  return stored_;
+}
+
+}  // namespace cbt::repository

@@ -1,0 +1,140 @@
+// A restic repository: https://restic.readthedocs.io/en/stable/100_references.html. Format 2 is
+// read and written, format 1 as well.
+#ifndef CBT_REPOSITORY_REPOSITORY_H_
+#define CBT_REPOSITORY_REPOSITORY_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "bucket/bucket.h"
+#include "cbt/secrets.h"
+#include "repository/blob_index.h"
+#include "repository/config.h"
+#include "repository/file_store.h"
+#include "repository/index_file.h"
+#include "repository/lock.h"
+#include "repository/snapshot.h"
+
+namespace cbt::repository {
+
+// The largest blobs that are read: restic cuts files into blobs of up to 8 MiB.
+inline constexpr uint64_t kMaxDataBytes = uint64_t{16} << 20;
+inline constexpr uint64_t kMaxTreeBytes = uint64_t{512} << 20;
+
+struct RepositoryOptions {
+  // About 60 bytes of memory each. 32 TiB in blobs of 1 MiB.
+  size_t max_blobs = size_t{32} << 20;
+  int compression_level = 3;  // zstd's
+  LockOptions lock = {};
+};
+
+// What LoadIndex() found.
+struct IndexSummary {
+  size_t indexes = 0;
+  size_t blobs = 0;
+  // Packs that an index names and that are not there, or are too short; their blobs count as
+  // missing, and are stored again.
+  size_t missing_packs = 0;
+};
+
+// What was stored since the repository was opened.
+struct StoredBytes {
+  uint64_t blobs = 0;
+  uint64_t packs = 0;
+  uint64_t bytes = 0;  // of packs
+};
+
+// Thread-safe from LoadIndex() on. Errors name the file. The repository's files are not trusted,
+// although they are authenticated: anyone with the password can write them. A hostile repository
+// costs at most `max_blobs` and about 512 MiB of memory, beside the blobs that are asked for.
+class Repository {
+ public:
+  // Reads the config with the first key that `password` opens, and takes a shared lock unless
+  // `lock` is false (a repository that can't be written).
+  // `prefix`: of keys, with a slash at its end, or empty.
+  // Errors: NOT_FOUND without a repository; UNAUTHENTICATED if the password opens none of its keys;
+  //         FAILED_PRECONDITION if it is locked exclusively; UNIMPLEMENTED for other formats.
+  static absl::StatusOr<std::unique_ptr<Repository>> Open(std::unique_ptr<bucket::Bucket> bucket,
+                                                          std::string prefix,
+                                                          const Secret& password, bool lock,
+                                                          RepositoryOptions options = {});
+
+  // Makes a new repository of format `version`.
+  // Errors: ALREADY_EXISTS.
+  static absl::Status Create(std::unique_ptr<bucket::Bucket> bucket, std::string prefix,
+                             const Secret& password, uint64_t version = 2);
+
+  const Config& config() const noexcept { return config_; }
+  std::string name() const { return store_->name(); }
+
+  // Reads the index. `check_packs`: lists the packs as well, so that nothing relies on those that
+  // are gone.
+  absl::StatusOr<IndexSummary> LoadIndex(bool check_packs);
+
+  // All snapshots, the oldest first.
+  absl::StatusOr<std::vector<Snapshot>> Snapshots();
+
+  // Empty if the index has no such blob.
+  std::optional<PackedBlob> Find(BlobType type, const Id& id) const;
+
+  // A blob, whose content has this SHA-256 sum.
+  // Errors: NOT_FOUND; DATA_LOSS; RESOURCE_EXHAUSTED past kMaxDataBytes or kMaxTreeBytes.
+  absl::StatusOr<std::vector<uint8_t>> LoadBlob(BlobType type, const Id& id);
+
+  // Stores a blob unless the repository has it. Packs are written by the thread that fills one, and
+  // an index of some packs from time to time: what an index names survives the process.
+  absl::StatusOr<Id> SaveBlob(BlobType type, std::span<const uint8_t> plain);
+  // The same with the blob's SHA-256 sum.
+  absl::Status SaveBlobAs(BlobType type, const Id& id, std::span<const uint8_t> plain);
+
+  // Stores the packs that are not full, and an index of all that has none yet. No SaveBlob() may
+  // run.
+  absl::Status Flush();
+
+  // Stores a snapshot of what was flushed; its `id` is ignored.
+  // Errors: ABORTED if the lock was lost.
+  absl::StatusOr<Id> SaveSnapshot(const Snapshot& snapshot);
+
+  StoredBytes stored() const;
+
+ private:
+  struct OpenPack {
+    std::vector<uint8_t> bytes = {};
+    std::vector<PackedBlob> blobs = {};
+  };
+
+  Repository(std::unique_ptr<FileStore> store, RepositoryOptions options)
+      : store_(std::move(store)), options_(options), index_(options.max_blobs) {}
+
+  absl::StatusOr<IndexSummary> ReadIndexes(const std::vector<FileInfo>& files,
+                                           const std::vector<FileInfo>* packs,
+                                           std::vector<Id>& supersedes);
+  absl::Status StorePack(OpenPack pack);
+  absl::Status StoreIndex(std::span<const IndexedPack> packs);
+
+  const std::unique_ptr<FileStore> store_;
+  const RepositoryOptions options_;
+  Config config_;
+  std::unique_ptr<SharedLock> lock_;
+
+  mutable std::mutex mutex_;
+  BlobIndex index_;
+  std::array<OpenPack, 2> open_;  // by BlobType
+  std::vector<IndexedPack> unindexed_;
+  size_t unindexed_blobs_ = 0;
+  StoredBytes stored_;
+};
+
+}  // namespace cbt::repository
+
+#endif  // CBT_REPOSITORY_REPOSITORY_H_

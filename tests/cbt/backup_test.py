@@ -1,0 +1,266 @@
+"""`cbtctl backup`: with a service, with maps, with restic as the judge, in a directory and in S3."""
+
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import time
+import unittest
+
+import support
+
+BLOB = 1 << 20
+PASSWORD = "the password of the test"
+HERE = pathlib.Path(__file__).resolve().parent
+RESTIC = shutil.which("restic")
+DOUBLE = HERE.parent / "bucket/s3_double.py"
+
+
+def noise(size):
+    return random.randbytes(size)
+
+
+class Backup(support.CbtTest):
+    def setUp(self):
+        super().setUp()
+        self.repo = self.path("repo")
+        self.environment = {"RESTIC_REPOSITORY": self.repo, "RESTIC_PASSWORD": PASSWORD, "HOME": self.folder}
+        os.mkdir(self.path("vol1"))
+        self.image = bytearray(noise(3 * BLOB) + bytes(2 * BLOB) + noise(BLOB) + b"end")
+
+    def snapshot(self, name):
+        return self.write(f"vol1/{name}.img", bytes(self.image))
+
+    def change(self, offset, data):
+        self.image[offset : offset + len(data)] = data
+
+    def backup(self, *arguments, code=0, **environment):
+        done = support.run("backup", *arguments, env={**self.environment, **environment})
+        self.assertEqual(done.code, code, f"{arguments}: {done}")
+        self.assertNotIn(PASSWORD, done.stdout + done.stderr)
+        return done
+
+    def create(self, *arguments, code=0, **environment):
+        """The summary of `backup create --json`, and what was said."""
+        done = self.backup("create", "vol1", "--json", *arguments, code=code, **environment)
+        summary = json.loads(done.stdout.splitlines()[-1]) if code == 0 else None
+        return summary, done.stderr
+
+    def restored(self, choice="vol1"):
+        self.backup("restore", choice, "--to", self.path("restored"))
+        return pathlib.Path(self.path("restored")).read_bytes()
+
+    def restic(self, *arguments, **options):
+        return subprocess.run([RESTIC, "--no-cache", "-q", *arguments], env={**os.environ, **self.environment},
+                              check=True, capture_output=True, **options).stdout
+
+    def serve(self):
+        # A socket's path has an end: the temporary directory's may be long.
+        socket = self.path("s")
+        return self.start_server("log", "serve", "--root", self.folder, "--listen", f"unix://{socket}").address
+
+    def test_increments_from_a_service(self):
+        monday = self.snapshot("monday")
+        address = self.serve()
+        summary, said = self.create("--init", "--data", monday, "--from-service", address, "--snapshot", "vol1/monday")
+        self.assertEqual(summary["tier"], "allocated")
+        self.assertIn("no delta: the repository has no snapshot", said)
+        first = bytes(self.image)
+
+        self.change(BLOB + 7, b"x")
+        self.change(3 * BLOB - 1, b"yz")
+        tuesday = self.snapshot("tuesday")
+        summary, said = self.create("--data", tuesday, "--from-service", address, "--snapshot", "vol1/tuesday",
+                                    "--require-incremental", "--tag", "nightly")
+        self.assertEqual((summary["tier"], summary["blobs_read"], said), ("delta", 3, ""))
+        second = bytes(self.image)
+
+        # The volume grows and shrinks.
+        for day, size in (("wednesday", 8 * BLOB + 4096), ("thursday", 4 * BLOB + 512)):
+            self.image = (self.image + noise(4 * BLOB))[:size]
+            summary, _ = self.create("--data", self.snapshot(day), "--from-service", address, "--snapshot", f"vol1/{day}",
+                                     "--require-incremental")
+            self.assertEqual(summary["tier"], "delta")
+            self.assertEqual(self.restored(), bytes(self.image))
+        self.assertEqual(self.restored("vol1@vol1/monday"), first)
+        self.assertEqual(self.restored("vol1@" + self.listed_ids()[1][:8]), second)
+        self.assertEqual(self.backup("verify", "vol1", "--data", self.path("vol1/thursday.img")).stdout[:4], "yes:")
+        differs = self.backup("verify", "vol1@vol1/monday", "--data", tuesday, code=1).stdout
+        self.assertIn(f"byte_offset {BLOB}, ", differs)
+        self.judge(second)
+
+    def judge(self, second):
+        if RESTIC is None:
+            self.skipTest("restic is not installed")
+        self.restic("check", "--read-data")
+        ids = self.listed_ids()
+        self.assertEqual(self.restic("dump", ids[1], "/vol1"), second)
+        snapshots = json.loads(self.restic("snapshots", "--json", "--tag", "nightly"))
+        self.assertEqual([one["id"] for one in snapshots], [ids[1]])
+        self.assertEqual(snapshots[0]["parent"], ids[0])
+        self.restic("forget", "--prune", ids[0])
+        self.restic("check", "--read-data")
+        self.assertEqual(self.restored("vol1@vol1/tuesday"), second)
+        # What restic read from a pipe is a volume as well.
+        self.restic("backup", "--stdin", "--stdin-filename", "vol2", input=second)
+        self.backup("restore", "vol2", "--to", self.path("two"))
+        self.assertEqual(pathlib.Path(self.path("two")).read_bytes(), second)
+
+    def listed_ids(self):
+        return [json.loads(line)["snapshot_id"] for line in self.backup("list", "vol1", "--json").stdout.splitlines()]
+
+    def test_tutorial(self):
+        """examples/backup/backup.sh, which docs/tutorials/backup-to-a-bucket.md shows."""
+        self.snapshot("monday")
+        self.change(BLOB, b"new")
+        self.snapshot("tuesday")
+        address = self.serve()
+        os.mkdir(self.path("bin"))
+        os.symlink(os.path.abspath(support.CBT), self.path("bin/cbtctl"))
+        path = f"{self.path('bin')}:{os.environ['PATH']}"
+        done = subprocess.run(["sh", HERE.parent.parent / "examples/backup/backup.sh", address, self.folder], check=False,
+                              env={**os.environ, **self.environment, "PATH": path}, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertRegex(done.stdout, r"snapshot [0-9a-f]{8} of vol1: allocated; read [46]\.0 MiB of 6\.0 MiB, stored ")
+        self.assertRegex(done.stdout, r"snapshot [0-9a-f]{8} of vol1: delta, since [0-9a-f]{8}; read 1\.0 MiB of 6\.0 MiB")
+        self.assertIn("yes: 7 of 7 blobs of ", done.stdout)
+
+    def test_changes_from_a_map(self):
+        monday = self.snapshot("monday")
+        self.create("--init", "--data", monday, "--handle", "mon")
+        self.change(5, b"abc")
+        tuesday = self.snapshot("tuesday")
+        cbm = self.path("tue.cbm")
+        self.ok("delta", monday, tuesday, "--from", "image", "--output", cbm, "--base-name", "mon", "--target-name", "tue")
+        summary, _ = self.create("--data", tuesday, "--delta", cbm, "--require-incremental")
+        self.assertEqual((summary["handle"], summary["blobs_read"]), ("tue", 1))
+        # Changes since another snapshot are none since this one.
+        _, said = self.create("--data", tuesday, "--delta", cbm, "--require-incremental", code=1)
+        self.assertIn("since mon, but the newest snapshot of the repository is tue", said)
+        # A list that says no names, and two images.
+        self.change(2 * BLOB, b"abc")
+        wednesday = self.snapshot("wednesday")
+        csv = self.path("wed.csv")
+        pathlib.Path(csv).write_text(self.ok("delta", tuesday, wednesday, "--from", "image", "--format", "csv"))
+        arguments = ("--data", wednesday, "--delta", csv, "--handle", "wed", "--require-incremental")
+        _, said = self.create(*arguments, code=2)
+        self.assertIn("--delta-base", said)
+        summary, _ = self.create(*arguments, "--delta-base", "tue")
+        self.assertEqual(summary["blobs_read"], 1)
+        self.change(4 * BLOB, b"abc")
+        thursday = self.snapshot("thursday")
+        self.create("--data", thursday, "--delta", wednesday, thursday, "--delta-base", "wed", "--handle", "thu",
+                    "--require-incremental")
+        self.assertEqual(self.restored(), bytes(self.image))
+        # A list that was cut is no list.
+        lines = pathlib.Path(csv).read_text().splitlines()
+        pathlib.Path(csv).write_text("\n".join(lines[:-1]) + "\n")
+        self.create(*arguments, "--delta-base", "thu", code=2)
+
+    def test_passwords(self):
+        monday = self.snapshot("monday")
+        self.create("--init", "--data", monday)
+        file = self.path("password")
+        pathlib.Path(file).write_text(f"{PASSWORD}\n")
+        plain = dict(RESTIC_PASSWORD="")
+        self.backup("list", "--password-file", file, **plain)
+        self.backup("list", RESTIC_PASSWORD_FILE=file, **plain)
+        self.backup("list", RESTIC_PASSWORD_COMMAND=f"cat '{file}'", **plain)
+        self.backup("list", "--password-command", f"printf '%s' '{PASSWORD}'", **plain)
+        name = self.path("name")
+        pathlib.Path(name).write_text(self.repo + "\n")
+        self.backup("list", "--repository-file", name, RESTIC_REPOSITORY="")
+        self.assertIn("no password", self.backup("list", code=2, **plain).stderr)
+        self.assertIn("it failed", self.backup("list", "--password-command", "false", code=2, **plain).stderr)
+        wrong = self.backup("list", RESTIC_PASSWORD="hunter2", code=2).stderr
+        self.assertIn("wrong password", wrong)
+        self.assertNotIn("hunter2", wrong)
+        self.assertIn("expected a directory", self.backup("list", RESTIC_REPOSITORY="", code=2).stderr)
+        self.assertIn("expected a directory", self.backup("list", RESTIC_REPOSITORY="sftp:host:/x", code=2).stderr)
+        self.assertIn("`restic init` makes one", self.backup("list", RESTIC_REPOSITORY=self.path("vol1"), code=2).stderr)
+
+    def test_restores(self):
+        self.image = bytearray(bytes(64 * BLOB))
+        self.change(10 * BLOB, noise(BLOB))
+        monday = self.snapshot("monday")
+        self.create("--init", "--data", monday, "--handle", "mon")
+        self.assertEqual(self.restored(), bytes(self.image))
+        self.assertLess(os.stat(self.path("restored")).st_blocks * 512, 4 * BLOB)  # sparse
+        self.assertEqual(stat.S_IMODE(os.stat(self.path("restored")).st_mode), 0o600)
+        # In place: only what differs is written, and the size is the volume's.
+        other = bytearray(self.image)
+        other[20 * BLOB] = 1
+        target = self.write("target", bytes(other) + b"longer")
+        done = json.loads(self.backup("restore", "vol1", "--to", target, "--onto", "--json").stdout.splitlines()[-1])
+        self.assertEqual((done["bytes_written"], done["bytes_fetched"]), (0, 0))  # a blob of zeros
+        self.assertEqual(pathlib.Path(target).read_bytes(), bytes(self.image))
+        for to in (self.folder, "-", self.path("none/file")):
+            self.backup("restore", "vol1", "--to", to, code=2)
+        self.backup("restore", "vol1", "--to", self.path("missing"), "--onto", code=2)
+        self.assertIn("no snapshot", self.backup("restore", "vol1@0123", "--to", target, code=2).stderr)
+        # A damaged pack leaves the file as it was.
+        before = pathlib.Path(target).read_bytes()
+        for pack in pathlib.Path(self.repo, "data").rglob("*"):
+            if pack.is_file() and pack.stat().st_size > BLOB:
+                pack.chmod(0o600)
+                data = bytearray(pack.read_bytes())
+                data[5000] ^= 1
+                pack.write_bytes(data)
+        self.assertIn("damaged or changed", self.backup("restore", "vol1", "--to", target, code=2).stderr)
+        self.assertEqual(pathlib.Path(target).read_bytes(), before)
+        self.assertEqual([name for name in os.listdir(self.folder) if "partial" in name], [])
+
+    def test_kills(self):
+        """Killed at any time, a backup is finished by the next one."""
+        self.image = bytearray(noise(60 * BLOB))
+        monday = self.snapshot("monday")
+        self.create("--init", "--data", self.write("small", b"x" * 512), "--handle", "zero")
+        command = [support.CBT, "backup", "create", "vol1", "--data", monday, "--handle", "mon", "--quiet"]
+        environment = {**os.environ, **self.environment}
+        for number, kill in enumerate([signal.SIGKILL] * 6 + [signal.SIGTERM] * 3):
+            process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+            time.sleep(random.uniform(0, 0.2 + 0.15 * number))
+            process.send_signal(kill)
+            code = process.wait()
+            self.assertIn(code, (0, -kill))
+        shutil.rmtree(os.path.join(self.repo, "locks"))
+        os.mkdir(os.path.join(self.repo, "locks"))
+        self.create("--data", monday, "--handle", "mon")
+        self.assertEqual(os.listdir(os.path.join(self.repo, "locks")), [])
+        self.assertEqual(self.restored(), bytes(self.image))
+        if RESTIC is None:
+            self.skipTest("restic is not installed")
+        self.restic("check", "--read-data")
+
+    def test_a_bucket(self):
+        double = subprocess.Popen([sys.executable, "-B", DOUBLE, "AKTEST", "secret", "token", "bucket", "7"],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(double.stdout.close)
+        self.addCleanup(double.stdin.close)
+        self.addCleanup(double.wait)
+        self.addCleanup(double.kill)
+        port = double.stdout.readline().strip()
+        self.environment.update(RESTIC_REPOSITORY=f"s3:http://127.0.0.1:{port}/bucket/backups", AWS_ACCESS_KEY_ID="AKTEST",
+                                AWS_SECRET_ACCESS_KEY="secret", AWS_SESSION_TOKEN="token")
+        self.create("--init", "--data", self.snapshot("monday"), "--handle", "mon")
+        self.change(BLOB, b"new")
+        tuesday = self.snapshot("tuesday")
+        for fault in ("fault slowdown PUT 2", "fault internal GET 2"):
+            double.stdin.write(fault + "\n")
+            double.stdin.flush()
+            double.stdout.readline()
+        summary, _ = self.create("--data", tuesday, "--delta", self.path("vol1/monday.img"), tuesday, "--delta-base", "mon",
+                                 "--handle", "tue", "--require-incremental")
+        self.assertEqual(summary["blobs_read"], 1)
+        self.assertEqual(self.restored(), bytes(self.image))
+        refused = self.backup("list", AWS_SECRET_ACCESS_KEY="another", code=2).stderr
+        self.assertNotIn("another", refused)
+
+
+if __name__ == "__main__":
+    support.main()
