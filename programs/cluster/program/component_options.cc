@@ -40,6 +40,10 @@ void AddComponentOptions(CLI::App& sub, ComponentArguments& arguments,
   sub.add_option("--tls-key", arguments.server.private_key_file, "Its private key (PEM)")
       ->type_name("FILE")
       ->required();
+  AddProcessOptions(sub, arguments, texts);
+}
+
+void AddProcessOptions(CLI::App& sub, ComponentArguments& arguments, const ComponentTexts& texts) {
   sub.add_option("--kubeconfig", arguments.kubeconfig,
                  "How to reach the API server; default: KUBECONFIG, ~/.kube/config, or as in a Pod")
       ->type_name("FILE");
