@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -86,11 +87,13 @@ class Plane:
     def __init__(self):
         self.plane = cluster.ControlPlane(CONTROL_PLANE)
         self.folder = tempfile.mkdtemp(prefix="cbt-cosi-")
+        self.tls = ssl.create_default_context(cafile=self.plane.facts["ca"])
         self.plane.kubectl("apply", "--validate=strict", "-k", os.path.join(DEPLOY, "crd"))
         self.plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
         for namespace in ("cosi-driver", "other-driver", "prod", "other", "policies"):
             self.plane.create({"apiVersion": "v1", "kind": "Namespace",
                                "metadata": {"name": namespace}})
+        self.plane.account("prod", "default")  # no controller makes one here
         for file in ("namespace", "service-account", "cluster-role", "cluster-role-binding",
                      "lease-role", "user-role"):
             self.plane.apply(os.path.join(DEPLOY, "controller", file + ".yaml"))
@@ -113,6 +116,27 @@ class Plane:
         self.plane.create({"apiVersion": "v1", "kind": "ConfigMap",
                            "metadata": {"name": "read-write", "namespace": "policies"},
                            "data": {"policy.json": '{"Effect":"Allow","Action":["s3:*"]}'}})
+
+    def ask(self, method, path, body=None, missing=False, kind="application/json"):
+        """A request as the administrator; None for what is missing, if that may be."""
+        request = urllib.request.Request(
+            self.plane.facts["url"] + path, method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": "Bearer " + self.plane.admin_token, "Content-Type": kind})
+        try:
+            with urllib.request.urlopen(request, context=self.tls, timeout=30) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            if missing and error.code == 404:
+                return None
+            raise AssertionError(f"{method} {path}: {error.read().decode()}") from error
+
+    @staticmethod
+    def path(kind, namespace=None, name=None):
+        plural = kind.lower() + ("es" if kind.endswith("s") else "s")
+        core = kind.lower() in ("secret", "pod", "event", "configmap")
+        return ("/api/v1" if core else f"/apis/{API}") + (f"/namespaces/{namespace}" if namespace else "") + \
+            f"/{plural}" + (f"/{name}" if name else "")
 
     def controller(self, *flags, name="controller"):
         return Component(self.folder, self.controller_config, "cosi-controller", "--sweep-time=1s",
@@ -173,7 +197,7 @@ class Base(unittest.TestCase):
             one.update(spec)
         else:
             one["spec"] = spec
-        return self.plane.create(one)
+        return self.world.ask("POST", self.world.path(kind, namespace), one)
 
     def bucket_class(self, policy="Delete", provisioner=DRIVER, **more):
         spec = {"deletionPolicy": policy, "protocol": {"s3": {"region": "eu"}}, **more}
@@ -194,9 +218,10 @@ class Base(unittest.TestCase):
         return self.make("BucketAccessRequest", {"bucketAccessClassName": klass, **spec}, namespace)
 
     def find(self, kind, name, namespace=None):
-        result = self.plane.kubectl("get", kind, name, "-o", "json", "--ignore-not-found",
-                                    *(["-n", namespace] if namespace else []))
-        return json.loads(result.stdout) if result.stdout.strip() else None
+        return self.world.ask("GET", self.world.path(kind, namespace, name), missing=True)
+
+    def all(self, kind, namespace=None):
+        return self.world.ask("GET", self.world.path(kind, namespace))["items"]
 
     def now(self, one):
         return self.find(one["kind"], one["metadata"]["name"], one["metadata"].get("namespace"))
@@ -239,15 +264,15 @@ class Base(unittest.TestCase):
         return {key: base64.b64decode(value).decode() for key, value in found.get("data", {}).items()}
 
     def delete(self, one):
-        self.plane.kubectl("delete", one["kind"], one["metadata"]["name"], "--wait=false",
-                           *(["-n", one["metadata"]["namespace"]] if "namespace" in one["metadata"] else []))
+        meta = one["metadata"]
+        self.world.ask("DELETE", self.world.path(one["kind"], meta.get("namespace"), meta["name"]),
+                       missing=True)
 
     def events(self, one, reason=None):
         """Messages of the Events about the object."""
         namespace = one["metadata"].get("namespace", "default")
-        found = json.loads(self.plane.kubectl(
-            "get", "events", "-n", namespace, "-o", "json", "--field-selector",
-            f"involvedObject.uid={one['metadata']['uid']}").stdout)["items"]
+        found = self.world.ask("GET", f"/api/v1/namespaces/{namespace}/events?fieldSelector="
+                                      f"involvedObject.uid%3D{one['metadata']['uid']}")["items"]
         return [event["message"] for event in found if reason in (None, event["reason"])]
 
     def wait_event(self, one, reason, text="", seconds=30):
@@ -256,10 +281,16 @@ class Base(unittest.TestCase):
             f"{self.events(one)}{self.logs()}")
 
     def patch(self, one, patch, *flags, check=True):
-        return self.plane.kubectl("patch", one["kind"], one["metadata"]["name"], "--type=merge", "-p",
+        """By kubectl, which shows what the API server says; its result."""
+        meta = one["metadata"]
+        return self.plane.kubectl("patch", one["kind"], meta["name"], "--type=merge", "-p",
                                   json.dumps(patch), *flags,
-                                  *(["-n", one["metadata"]["namespace"]] if "namespace" in one["metadata"] else []),
-                                  check=check)
+                                  *(["-n", meta["namespace"]] if "namespace" in meta else []), check=check)
+
+    def change(self, one, patch, subresource=""):
+        meta = one["metadata"]
+        path = self.world.path(one["kind"], meta.get("namespace"), meta["name"]) + subresource
+        return self.world.ask("PATCH", path, patch, kind="application/merge-patch+json")
 
     def finalizers(self, one):
         return self.now(one)["metadata"].get("finalizers", [])

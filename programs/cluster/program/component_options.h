@@ -30,8 +30,11 @@ struct ComponentTexts {
   const char* drain;     // the help of --grace
 };
 
-// --kubeconfig, --leader-elect, --lease-namespace, --identity, --http-endpoint, those of logs and of
-// the process's life. `arguments` must outlive the parsing.
+// --kubeconfig, --http-endpoint, those of logs and of the process's life. `drain`: the help of
+// --grace. `arguments` must outlive the parsing.
+void AddSingleOptions(CLI::App& sub, ComponentArguments& arguments, const char* drain);
+
+// --leader-elect, --lease-namespace and --identity, and the same.
 void AddProcessOptions(CLI::App& sub, ComponentArguments& arguments, const ComponentTexts& texts);
 
 // --listen, --tls-cert and --tls-key, and the same.

@@ -6,6 +6,14 @@
 #include "cbt/kube/status.h"
 
 namespace cbt::kube::cosi {
+namespace {
+
+absl::Status NotOurs(const std::string& name_space, const std::string& name) {
+  return absl::AlreadyExistsError(
+      absl::StrCat("Secret ", name_space, "/", name, " is not of this access"));
+}
+
+}  // namespace
 
 absl::StatusOr<Object> AccessSecrets::Reserve(const BucketAccess& access,
                                               const std::string& bucket_id) {
@@ -26,24 +34,28 @@ absl::StatusOr<Object> AccessSecrets::Reserve(const BucketAccess& access,
   absl::StatusOr<Object> there = tools_.client.Get(kSecrets, tools_.name_space, meta.name);
   if (!there.ok()) return there;
   if (there->label(kAccessUidLabel) != access.meta.uid) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("Secret ", tools_.name_space, "/", meta.name, " is not of this access"));
+    return NotOurs(tools_.name_space, meta.name);
   }
   return there;
 }
 
 absl::Status AccessSecrets::Fill(const Object& secret, const std::string& account_id,
                                  const Secrets& data) {
-  return Change(tools_.client, kSecrets, secret, Part::kObject,
-                [&](Object& changed) {
-                  changed.Remove({"data"});
-                  data.ForEach([&changed](const std::string& key, std::string_view value) {
-                    changed.SetBytes({"data", key}, value);
-                  });
-                  changed.SetString({"metadata", "annotations", kAccountIdAnnotation}, account_id);
-                  return true;
-                })
-      .status();
+  const std::string uid(secret.label(kAccessUidLabel).value_or(""));
+  bool ours = true;
+  const absl::StatusOr<Object> filled =
+      Change(tools_.client, kSecrets, secret, Part::kObject, [&](Object& changed) {
+        ours = changed.label(kAccessUidLabel) == uid;
+        if (!ours) return false;
+        changed.Remove({"data"});
+        data.ForEach([&changed](const std::string& key, std::string_view value) {
+          changed.SetBytes({"data", key}, value);
+        });
+        changed.SetString({"metadata", "annotations", kAccountIdAnnotation}, account_id);
+        return true;
+      });
+  if (filled.ok() && !ours) return NotOurs(tools_.name_space, std::string(secret.name()));
+  return filled.status();
 }
 
 absl::Status AccessSecrets::Remove(const std::string& name, const std::string& access_uid) {

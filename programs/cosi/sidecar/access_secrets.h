@@ -20,6 +20,7 @@ class AccessSecrets {
 
   // Errors: ALREADY_EXISTS for a Secret of somebody else.
   absl::StatusOr<Object> Reserve(const BucketAccess& access, const std::string& bucket_id);
+  // The same error if it was given to somebody else meanwhile.
   absl::Status Fill(const Object& secret, const std::string& account_id, const Secrets& data);
   // OK also if it is gone, or somebody else's.
   absl::Status Remove(const std::string& name, const std::string& access_uid);
