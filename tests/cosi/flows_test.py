@@ -55,7 +55,7 @@ class CreateTest(Running):
                                           "provisioner": DRIVER},
                           annotations={P + "is-default-class": ""})
         self.available(request)
-        # Two of them are none, and "false" is none.
+        # Two of them do not count, nor does "false".
         other = self.make("BucketClass", {"deletionPolicy": "Delete", "protocol": {"s3": {}},
                                           "provisioner": DRIVER},
                           annotations={P + "is-default-class": "true"})
@@ -289,7 +289,7 @@ class DeleteTest(Running):
         time.sleep(1)
         self.assertEqual(self.driver.count("DeleteBucket", bucket["metadata"]["name"]), 0)
         self.assertIsNotNone(self.now(request))
-        # C12: and nobody else comes in.
+        # C12: there is no new access.
         late = self.access_request(self.access_class(), bucketRequestName=request["metadata"]["name"])
         self.wait_event(late, "BucketGoes")
         self.delete(second)

@@ -174,7 +174,7 @@ class TwoDriversTest(Running):
         # Neither does one whose label lies: the Bucket's own field counts.
         lying = self.make("BucketAccess", {
             "bucketName": there["status"]["bucketName"],
-            "bucketAccessRequest": {"name": "nobody", "namespace": "prod"}},
+            "bucketAccessRequest": {"name": "absent", "namespace": "prod"}},
             labels={P + "provisioner": DRIVER}, annotations={P + "bucket-id": "x"})
         self.wait_event(lying, "OtherDriver", "is not of driver rgw.example.com")
         for one in (here, there):

@@ -143,7 +143,7 @@ class Plane:
                          "--lease-namespace=cbt-cosi", *flags, name=name)
 
     def sidecar(self, driver, *flags, namespace="cosi-driver", name="sidecar"):
-        config = self.plane.kubeconfig_of(namespace, "cosi-driver", self.folder, namespace)
+        config = self.plane.kubeconfig_of(namespace, "cosi-driver", self.folder, name)
         return Component(self.folder, config, "cosi-sidecar", f"--driver=unix:{driver.path}",
                          f"--namespace={namespace}", f"--lease-namespace={namespace}",
                          "--call-time=5s", *flags, name=name)

@@ -46,7 +46,7 @@ absl::Status BucketDeletion::Retain(const BucketRequest& request, const Bucket& 
       return kept;
     }
   }
-  // First: from here on nobody gets new access.
+  // First: from here on there is no new access.
   const absl::StatusOr<Object> closed =
       Change(tools_.client, kBuckets, object, Part::kStatus, [](Object& changed) {
         if (!changed.Bool({"status", "bucketAvailable"}).value_or(true)) return false;
@@ -75,9 +75,9 @@ absl::Status BucketDeletion::Delete(const BucketRequest& request, const Bucket& 
     if (!deleted.ok() && !absl::IsNotFound(deleted) && !IsConflict(deleted)) return deleted;
   }
   if (bucket.deletion_policy == kDelete && HasAccessors(bucket.meta)) {
-    tools_.events.Warn(SubjectOf(kBucketRequests, request.meta), "BucketInUse",
-                       absl::StrCat("Bucket ", bucket.meta.name,
-                                    " is deleted once nobody has access to it any more"));
+    tools_.events.Warn(
+        SubjectOf(kBucketRequests, request.meta), "BucketInUse",
+        absl::StrCat("Bucket ", bucket.meta.name, " is deleted after the last access to it"));
   }
   // The Bucket's end wakes the request.
   return absl::OkStatus();

@@ -13,7 +13,7 @@ namespace cbt::kube::cosi {
 //
 //   Retain       the Bucket stays, is unavailable, and loses its request and all finalizers. Those
 //                who have access keep it (C18, S7).
-//   Delete       the Bucket is deleted. The sidecar asks the driver once nobody has access any more
+//   Delete       the Bucket is deleted. The sidecar asks the driver after the last access is gone
 //                (C19).
 //   ForceDelete  the same, and all access is removed first; see Buckets (C20).
 //

@@ -117,7 +117,7 @@ CacheOptions Watched::BucketHandlers() const {
     own(object);
     waiting(object);
   });
-  // Finalizers come and go with each access, and concern nobody who waits.
+  // Finalizers come and go with each access, and nothing waits for them.
   options.handlers.updated = [own, waiting](const ObjectPtr& before, const ObjectPtr& now) {
     own(*before);  // a retained bucket has lost its request
     own(*now);

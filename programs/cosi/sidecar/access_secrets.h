@@ -12,7 +12,7 @@
 namespace cbt::kube::cosi {
 
 // It has the name of its access, and the access's uid as a label. It is reserved, empty, before the
-// driver is asked: credentials never lack a place, and nobody's Secret is overwritten. It has no
+// driver is asked: credentials never lack a place, and no foreign Secret is overwritten. It has no
 // owner, because it says what must be revoked if its access was removed by force. Thread safe.
 class AccessSecrets {
  public:

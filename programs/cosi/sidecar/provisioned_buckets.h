@@ -13,7 +13,7 @@ namespace cbt::kube::cosi {
 // Only Buckets whose spec.provisioner is this driver:
 //
 //   made for a request          CreateBucket; its ID and availability are stored in one step (C8)
-//   an administrator's, with    is available as it is: nobody is asked to create it
+//   an administrator's, with    is available as it is: the driver is not asked
 //     spec.bucketID
 //   being deleted               waits for the last accessor (C19). Then DeleteBucket, unless the
 //                               policy is Retain or no request has made the bucket (C17); then the
