@@ -85,7 +85,7 @@ class Plane:
     """The control plane that all tests share: definitions, rights of the manifests, two drivers' namespaces."""
 
     def __init__(self):
-        self.plane = cluster.ControlPlane(CONTROL_PLANE)
+        self.plane = cluster.ControlPlane(CONTROL_PLANE, "--allow-privileged=true")
         self.folder = tempfile.mkdtemp(prefix="cbt-cosi-")
         self.tls = ssl.create_default_context(cafile=self.plane.facts["ca"])
         self.plane.kubectl("apply", "--validate=strict", "-k", os.path.join(DEPLOY, "crd"))
