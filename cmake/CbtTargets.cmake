@@ -110,7 +110,7 @@ endfunction()
 function(cbt_add_messages name)
   set(proto ${PROJECT_SOURCE_DIR}/src/proto)
   set(generated "")
-  foreach(file csi first_revision list_snapshot_deltas provider snapshotmetadata)
+  foreach(file cosi_v1alpha1 csi first_revision list_snapshot_deltas provider snapshotmetadata)
     set(outputs ${CMAKE_CURRENT_BINARY_DIR}/${file}.pb.cc ${CMAKE_CURRENT_BINARY_DIR}/${file}.pb.h)
     add_custom_command(OUTPUT ${outputs}
       COMMAND protobuf::protoc --proto_path=${proto} --cpp_out=${CMAKE_CURRENT_BINARY_DIR}

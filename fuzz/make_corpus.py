@@ -323,6 +323,18 @@ def add_aggregated(corpora):
                                          b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n\5")
 
 
+def add_components(corpora):
+    """What the components of COSI decode; the last byte is the decoder."""
+    corpora.add("components", "info", field(1, b"rgw.example.com") + b"\0")
+    corpora.add("components", "grant", field(1, b"account") + field(2, b'{"endpoint":"http://a"}') + b"\0")
+    entry = field(1, b"csi.storage.k8s.io/ephemeral") + field(2, b"true")
+    corpora.add("components", "publish", field(1, b"volume") + field(4, b"/target") + field(5, field(2, field(3, b"1")))
+                + field(8, entry) + b"\1")
+    corpora.add("components", "credentials", b'{"endpoint":"http://a","region":"eu","accessKeyID":"k","accessSecretKey":"s"}\2')
+    corpora.add("components", "bucket", b'{"metadata":{"name":"b"},"spec":{"provisioner":"a","deletionPolicy":"Delete","protocol":{"s3":{}},'
+                b'"allowedNamespaces":[{"name":"n"}],"bucketRequest":{"name":"r","namespace":"n","uid":"u"}}}\3')
+
+
 def add_maps(corpora):
     """portable: roaring bytes; maps: choices."""
     values = [0, 1, 2, 100, 65535, 65536, 1 << 31, (1 << 32) - 1]
@@ -513,6 +525,7 @@ def main():
     add_objects(corpora)
     add_repository(corpora)
     add_aggregated(corpora)
+    add_components(corpora)
     add_maps(corpora)
     add_map_files(corpora, arguments.cbt)
     add_lists(corpora)

@@ -67,6 +67,8 @@ class Component {
   // Serves Page(). Errors: those of ops::HttpPage::Serve().
   absl::Status StartPages();
   void StopPages() { page_.reset(); }
+  // For a lease whose name is known late: before StartElection().
+  void NameLease(std::string name) { options_.lease = std::move(name); }
   // Takes part in the election if the options say so, and logs when this process begins or ends to
   // lead. `client` must live until StopElection(). `on_leading`: after the log.
   // Errors: INVALID_ARGUMENT for a lease that can't be one.
@@ -87,7 +89,7 @@ class Component {
   ops::MetricSet& metrics() noexcept { return metrics_; }
 
  private:
-  const ComponentOptions options_;
+  ComponentOptions options_;
   ops::EventLog log_;
   ops::MetricSet metrics_;
   std::atomic<bool> started_ = false;

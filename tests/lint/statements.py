@@ -1,6 +1,7 @@
 """Checks that every statement of docs/reference has a test with its number in the name, and that
 every number in a test's name is that of a statement: S and A of earlier-revisions.md below
-tests/kube, E of scenarios.md in any test. S8TheCreator... in C++, test_s8_... in Python.
+tests/kube, C and S of cosi.md (with the prefix Cosi) and E of scenarios.md in any test.
+S8TheCreator... in C++, test_s8_... in Python; CosiS8TheAccount..., test_cosi_c8_c9_...
 """
 
 import pathlib
@@ -13,7 +14,10 @@ from disasters import tests_of
 COMPONENTS = ("kube/", "cluster/", "sidecar/", "revisions/")
 # {document: {letter: folders of its tests}}
 DOCUMENTS = {"docs/reference/earlier-revisions.md": {"S": COMPONENTS, "A": COMPONENTS},
+             "docs/reference/cosi.md": {"C": ("",), "S": ("",)},
              "docs/reference/scenarios.md": {"E": ("",)}}
+# What stands before the first number in a test's name.
+PREFIXES = {"docs/reference/cosi.md": "Cosi"}
 STATEMENT = re.compile(r"^- \*\*([A-Z])(\d+)\.\*\*(.*)")
 
 
@@ -37,8 +41,18 @@ def read_statements(name, text, letters):
     return numbers, findings
 
 
-def numbers_of(test, letter):
-    """The numbers in a test's name: S8TheCreator..., AndS8..., test_s8_..."""
+def numbers_of(test, letter, prefix=""):
+    """The numbers in a test's name: S8TheCreator..., AndS8..., test_s8_..., and with a prefix CosiS8..., and
+    test_cosi_c8_s9_..."""
+    name = test.rsplit(".", 1)[-1]
+    if prefix:
+        numbered = re.match(rf"{prefix}((?:[A-Z]\d+(?:And)?)+)(?=[A-Z])|test_{prefix.lower()}((?:_[a-z]\d+)+)_", name)
+        if numbered is None:
+            return set()
+        return {int(number) for one, number in re.findall(r"([A-Za-z])(\d+)", numbered[0])
+                if one.upper() == letter}
+    if any(name.lower().startswith(("test_" + one.lower() + "_", one.lower())) for one in PREFIXES.values()):
+        return set()
     pattern = rf"(?:\.|And){letter}(\d+)(?=[A-Z])|_{letter.lower()}(\d+)(?=_)"
     return {int(a or b) for a, b in re.findall(pattern, test)}
 
@@ -58,7 +72,7 @@ def check(arguments):
                 if not program.startswith(folders):
                     continue
                 for test in sorted(names):
-                    found = numbers_of(test, letter)
+                    found = numbers_of(test, letter, PREFIXES.get(name, ""))
                     tested |= found
                     findings += [f"{program}: {test}: {name} has no statement {letter}{number}"
                                  for number in sorted(found - set(numbers[letter]))]
@@ -68,7 +82,7 @@ def check(arguments):
 
 
 def self_test(_):
-    earlier, scenarios = DOCUMENTS
+    earlier, cosi, scenarios = DOCUMENTS
     with tempfile.TemporaryDirectory() as scratch:
         root = pathlib.Path(scratch)
         common.plant(root, {
@@ -76,6 +90,9 @@ def self_test(_):
                      "- **S3.** Three is tested in Python.\n- **S4.** Four is tested elsewhere.\n"
                      "- **S6.** Five is missing.\n- **S6.** Six\n  continues.\n- **E1.** Another page's letter.\n",
             scenarios: "- **E1.** One is tested.\n- **E2.** Two is tested in Python.\n- **E3.** Three has no test.\n",
+            cosi: "- **C1.** One is tested.\n- **C2.** Two has no test.\n- **S1.** One is tested too.\n",
+            "tests/cosi/e_test.py": "class C:\n    def test_cosi_c1_s1_is_so(self):\n        pass\n"
+                                    "    def test_cosi_c9_has_no_text(self):\n        pass\n",
             "tests/kube/a_test.cc": "TEST(Many, S1IsSo) {}\nTEST(Many, S6IsSo) {}\n"
                                     "// TEST(Many, S2IsCommentedOut)\nTEST(Many, S99HasNoText) {}\n",
             "tests/revisions/b_test.py": "class C:\n    def test_s3_is_so(self):\n        pass\n"
@@ -89,6 +106,8 @@ def self_test(_):
             "earlier-revisions.md:8: S6 says nothing",
             "earlier-revisions.md:10: statements of this page begin with S or A",
             "earlier-revisions.md: it has no statement A1",
+            "test_cosi_c9_has_no_text: docs/reference/cosi.md has no statement C9",
+            "cosi.md: no test has the number C2",
             "S99HasNoText: docs/reference/earlier-revisions.md has no statement S99",
             "no test has the number S2",
             "no test has the number S4",

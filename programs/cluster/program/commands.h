@@ -10,6 +10,9 @@
 namespace cbt::cli {
 
 void AddAggregatedApi(CLI::App& app, Command& command);
+void AddCosiController(CLI::App& app, Command& command);
+void AddCosiNode(CLI::App& app, Command& command);
+void AddCosiSidecar(CLI::App& app, Command& command);
 void AddHttpSidecar(CLI::App& app, Command& command);
 void AddSessionManager(CLI::App& app, Command& command);
 void AddSidecar(CLI::App& app, Command& command);

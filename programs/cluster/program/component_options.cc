@@ -40,9 +40,10 @@ void AddComponentOptions(CLI::App& sub, ComponentArguments& arguments,
   sub.add_option("--tls-key", arguments.server.private_key_file, "Its private key (PEM)")
       ->type_name("FILE")
       ->required();
-  sub.add_option("--kubeconfig", arguments.kubeconfig,
-                 "How to reach the API server; default: KUBECONFIG, ~/.kube/config, or as in a Pod")
-      ->type_name("FILE");
+  AddProcessOptions(sub, arguments, texts);
+}
+
+void AddProcessOptions(CLI::App& sub, ComponentArguments& arguments, const ComponentTexts& texts) {
   sub.add_flag("--leader-elect", arguments.options.leader_election, texts.leader);
   sub.add_option("--lease-namespace", arguments.options.lease_namespace,
                  "Namespace of the Lease; default: that of the Pod or of the kubeconfig")
@@ -50,12 +51,19 @@ void AddComponentOptions(CLI::App& sub, ComponentArguments& arguments,
   sub.add_option("--identity", arguments.options.identity,
                  "Name of this process in the Lease; default: the host's name")
       ->type_name("NAME");
+  AddSingleOptions(sub, arguments, texts.drain);
+}
+
+void AddSingleOptions(CLI::App& sub, ComponentArguments& arguments, const char* drain) {
+  sub.add_option("--kubeconfig", arguments.kubeconfig,
+                 "How to reach the API server; default: KUBECONFIG, ~/.kube/config, or as in a Pod")
+      ->type_name("FILE");
   sub.add_option("--http-endpoint", arguments.options.http_endpoint,
                  "Address of /metrics, /healthz, /livez and /readyz; default: none")
       ->type_name("HOST:PORT");
   AddLogOptions(sub, arguments.serving,
                 "Log to stderr or --log-file: debug, info (the default), warning or error");
-  AddLifeOptions(sub, arguments.serving, texts.drain);
+  AddLifeOptions(sub, arguments.serving, drain);
 }
 
 absl::StatusOr<ComponentParts> PrepareComponent(ComponentArguments& arguments) {

@@ -1,4 +1,4 @@
-// Options of the components that serve HTTPS in a Kubernetes cluster.
+// Options of the components in a Kubernetes cluster.
 #ifndef CBT_PROGRAMS_CLUSTER_PROGRAM_COMPONENT_OPTIONS_H_
 #define CBT_PROGRAMS_CLUSTER_PROGRAM_COMPONENT_OPTIONS_H_
 
@@ -25,14 +25,19 @@ struct ComponentArguments {
 
 // How the options of a component read.
 struct ComponentTexts {
-  const char* listener;  // what listens: "the webhook"
+  const char* listener;  // what listens: "the webhook"; null: nothing
   const char* leader;    // the help of --leader-elect
   const char* drain;     // the help of --grace
 };
 
-// --listen, --tls-cert, --tls-key, --kubeconfig, --leader-elect, --lease-namespace, --identity,
-// --http-endpoint, those of logs and of the process's life.
-// `arguments` must outlive the parsing.
+// --kubeconfig, --http-endpoint, those of logs and of the process's life. `drain`: the help of
+// --grace. `arguments` must outlive the parsing.
+void AddSingleOptions(CLI::App& sub, ComponentArguments& arguments, const char* drain);
+
+// --leader-elect, --lease-namespace and --identity, and the same.
+void AddProcessOptions(CLI::App& sub, ComponentArguments& arguments, const ComponentTexts& texts);
+
+// --listen, --tls-cert and --tls-key, and the same.
 void AddComponentOptions(CLI::App& sub, ComponentArguments& arguments, const ComponentTexts& texts);
 
 // A time as Go and Kubernetes write it (1h30m), or in seconds as other commands take it; `shown`:

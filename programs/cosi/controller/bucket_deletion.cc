@@ -1,0 +1,97 @@
+#include "programs/cosi/controller/bucket_deletion.h"
+
+#include "absl/strings/str_cat.h"
+#include "cbt/kube/status.h"
+
+namespace cbt::kube::cosi {
+namespace {
+
+// The bucket's ID, for the revocation of this access after the Bucket is gone (S7).
+absl::Status KeepBucketId(Client& client, const Object& access, const std::string& id) {
+  if (id.empty()) return absl::OkStatus();
+  return IfThere(Change(client, kBucketAccesses, access, Part::kObject, [&](Object& changed) {
+                   if (changed.annotation(kBucketIdAnnotation).has_value()) return false;
+                   changed.SetString({"metadata", "annotations", kBucketIdAnnotation}, id);
+                   return true;
+                 }).status());
+}
+
+}  // namespace
+
+absl::Status BucketDeletion::Run(const BucketRequest& request, const Object& object) {
+  if (!HasFinalizer(request.meta, kRequestFinalizer) &&
+      !HasFinalizer(request.meta, kRequestFinalizerShort)) {
+    return absl::OkStatus();
+  }
+  const std::string name =
+      request.bucket_name.empty() ? BucketNameOf(request) : request.bucket_name;
+  const absl::StatusOr<Object> found = tools_.client.Get(kBuckets, "", name);
+  if (absl::IsNotFound(found.status())) return Release(object);
+  if (!found.ok()) return found.status();
+  const absl::StatusOr<Bucket> bucket = Bucket::Decode(*found);
+  if (!bucket.ok()) return bucket.status();
+  // Retained by a former try, or never of this request.
+  if (bucket->request.uid != request.meta.uid) return Release(object);
+  if (bucket->deletion_policy == kRetain || bucket->provisioner.empty()) {
+    if (absl::Status status = Retain(request, *bucket, *found); !status.ok()) return status;
+    return Release(object);
+  }
+  return Delete(request, *bucket);
+}
+
+absl::Status BucketDeletion::Retain(const BucketRequest& request, const Bucket& bucket,
+                                    const Object& object) {
+  for (const ObjectPtr& access : tools_.watched.AccessesTo(bucket.meta.name)) {
+    if (absl::Status kept = KeepBucketId(tools_.client, *access, bucket.id()); !kept.ok()) {
+      return kept;
+    }
+  }
+  // First: from here on there is no new access.
+  const absl::StatusOr<Object> closed =
+      Change(tools_.client, kBuckets, object, Part::kStatus, [](Object& changed) {
+        if (!changed.Bool({"status", "bucketAvailable"}).value_or(true)) return false;
+        changed.SetBool({"status", "bucketAvailable"}, false);
+        return true;
+      });
+  if (!closed.ok()) return IfThere(closed.status());
+  const absl::StatusOr<Object> freed =
+      Change(tools_.client, kBuckets, *closed, Part::kObject, [](Object& changed) {
+        const bool bound = changed.Has({"spec", "bucketRequest"});
+        changed.Remove({"spec", "bucketRequest"});
+        return RemoveAllFinalizers(changed) || bound;
+      });
+  if (!freed.ok()) return IfThere(freed.status());
+  tools_.events.Note(SubjectOf(kBuckets, bucket.meta), "Retained",
+                     absl::StrCat("BucketRequest ", request.meta.name_space, "/", request.meta.name,
+                                  " was deleted; the bucket stays"));
+  return absl::OkStatus();
+}
+
+absl::Status BucketDeletion::Delete(const BucketRequest& request, const Bucket& bucket) {
+  if (!bucket.meta.deletion_timestamp.has_value()) {
+    DeleteOptions options;
+    options.uid = bucket.meta.uid;
+    const absl::Status deleted = tools_.client.Delete(kBuckets, "", bucket.meta.name, options);
+    if (!deleted.ok() && !absl::IsNotFound(deleted) && !IsConflict(deleted)) return deleted;
+  }
+  if (bucket.deletion_policy == kDelete && HasAccessors(bucket.meta)) {
+    tools_.events.Warn(
+        SubjectOf(kBucketRequests, request.meta), "BucketInUse",
+        absl::StrCat("Bucket ", bucket.meta.name, " is deleted after the last access to it"));
+  }
+  // The Bucket's end wakes the request.
+  return absl::OkStatus();
+}
+
+absl::Status BucketDeletion::Release(const Object& object) {
+  const absl::StatusOr<Object> released =
+      Change(tools_.client, kBucketRequests, object, Part::kObject, [](Object& changed) {
+        const bool longer = RemoveFinalizer(changed, kRequestFinalizer);
+        return RemoveFinalizer(changed, kRequestFinalizerShort) || longer;
+      });
+  if (!released.ok()) return IfThere(released.status());
+  ++tools_.counters.buckets_released;
+  return absl::OkStatus();
+}
+
+}  // namespace cbt::kube::cosi
