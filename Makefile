@@ -202,7 +202,7 @@ envtest:  ## a real Kubernetes control plane for the tests, from Go modules (ENV
 	@tests/envtest/build.sh $(ENVTEST)
 
 # Of the versions in bindings/go/go.sum and its neighbours, into the module cache of Go. Needs Go 1.26.
-go-modules:  ## the Go modules that the tests of bindings/go need, which use them from then on
+go-modules:  ## the Go modules of bindings/go and of the examples, for the tests that need them
 	@tests/go/modules.sh
 
 # Readers of Arrow streams, grpcio and mypy of pinned versions for the tests of bindings/python, which use
@@ -242,10 +242,6 @@ soak: test-build  ## mixed load on the servers: SOAK_SECONDS (an hour), into bui
 # A thousand slow readers, ten thousand that vanish: LOAD_OPTIONS, see tests/soak/load.py.
 load: test-build  ## what slow, stalled and vanishing clients cost
 	$(call soak_test,load.py,build/release/bin/slow_readers $(LOAD_OPTIONS))
-
-# Once; the tests that need them fetch nothing, and are skipped without them.
-example-modules:  ## the modules of the examples in Go, into Go's cache
-	@cd examples/provider-go && go mod download
 
 # Once; the tests fetch nothing, and skip what they miss.
 rust-crates:  ## the crates of the plugin in bindings/rust, into cargo's cache
@@ -307,6 +303,7 @@ deb-test: need-deb-test deb  ## installs, uses and removes them in a clean Debia
 
 install: all  ## into PREFIX (default /usr/local), below DESTDIR if set
 	@cmake --install build/release --prefix $(PREFIX)
+	@test -n "$(DESTDIR)" || echo "programs find libcbt.so.1 after: ldconfig (as root), or LD_LIBRARY_PATH=$(PREFIX)/lib"
 
 clean:  ## removes build/
 	@cmake -E rm -rf build

@@ -136,6 +136,7 @@ if(TARGET cbt_c)
     configure_file(${CMAKE_CURRENT_LIST_DIR}/${name}.pc.in ${PROJECT_BINARY_DIR}/pkgconfig/${name}.pc @ONLY)
     install(FILES ${PROJECT_BINARY_DIR}/pkgconfig/${name}.pc DESTINATION ${cbt_pkgconfig_dir})
   endforeach()
+  include(${CMAKE_CURRENT_LIST_DIR}/CbtBindings.cmake)
 endif()
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cbt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}

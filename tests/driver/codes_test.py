@@ -330,7 +330,7 @@ class CodesTest(parts.DriverTest):
         self.fails(Code.NOT_FOUND, self.client.allocated, "unknown")
         self.fails(Code.INVALID_ARGUMENT, self.client.allocated, "")
 
-    def test_a_deleted_snapshot_stays_the_base_of_deltas(self):
+    def test_e21_a_deleted_snapshot_stays_the_base_of_deltas(self):
         one, two = make_volume(self.client, "one"), make_volume(self.client, "two")
         base, middle = make_snapshot(self.client, one, "a"), make_snapshot(self.client, one, "b")
         other = make_snapshot(self.client, two, "other")
@@ -367,7 +367,7 @@ class CodesTest(parts.DriverTest):
 
 
 class ProcessTest(parts.DriverTest):
-    def test_marks_are_limited(self):
+    def test_e22_marks_are_limited(self):
         driver = self.start("--marks", 2)
         volume = make_volume(driver.client, "v")
         taken = [make_snapshot(driver.client, volume, f"s{i}") for i in range(5)]
