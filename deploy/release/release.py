@@ -70,10 +70,10 @@ def pinned(text, registry, digests):
     return re.sub(re.escape(REGISTRY) + r"/([a-z0-9-]+):([0-9.]+)", pin, text)
 
 
-def manifests(registry, digests, time, prefix):
+def manifests(commit, registry, digests, time, prefix):
     """deploy/kubernetes of the commit, as a tar archive."""
     out = io.BytesIO()
-    with tarfile.open(fileobj=io.BytesIO(git("archive", "HEAD", "deploy/kubernetes"))) as tree, \
+    with tarfile.open(fileobj=io.BytesIO(git("archive", commit, "deploy/kubernetes"))) as tree, \
             tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for entry in sorted(tree, key=lambda one: one.name):
             if not entry.isfile():
@@ -110,7 +110,7 @@ class Release:
             file.writelines(lines)
 
 
-def make_images(release, programs, binaries, time):
+def make_images(release, programs, binaries, commit, time):
     """{the image's name: its digest}"""
     sys.path.append(os.path.dirname(BUILD_IMAGE))
     from images import IMAGES  # pylint: disable=import-outside-toplevel
@@ -120,7 +120,7 @@ def make_images(release, programs, binaries, time):
         said = subprocess.run(
             [sys.executable, "-B", BUILD_IMAGE, "--program", os.path.join(binaries, program),
              "--output", release.path(f"images/{title}.tar")], check=True, capture_output=True, text=True,
-            env={**os.environ, "SOURCE_DATE_EPOCH": str(time)}).stdout
+            env={**os.environ, "SOURCE_DATE_EPOCH": str(time), "CBT_REVISION": commit}).stdout
         release.names.append(f"images/{title}.spdx.json")
         digests[title] = re.search(r"sha256:[0-9a-f]{64}", said)[0]
     return digests
@@ -139,15 +139,16 @@ def main():
     if git("status", "--porcelain").strip() and not arguments.dirty:
         fail("the tree has changes: commit them")
     version = re.search(r'kVersion\[\] = "([^"]*)"', read("include", "cbt", "version.h").decode())[1]
-    time = int(git("log", "-1", "--format=%ct"))
+    commit = git("rev-parse", "HEAD").decode().strip()
+    time = int(git("log", "-1", "--format=%ct", commit))
     name = f"libcbt-{version}"
     shutil.rmtree(arguments.output, ignore_errors=True)
     release = Release(arguments.output)
     release.write(f"{name}.tar.gz",
-                  packed(git("archive", "--format=tar", f"--prefix={name}/", "HEAD")))
-    digests = make_images(release, PROGRAMS, arguments.programs, time)
+                  packed(git("archive", "--format=tar", f"--prefix={name}/", commit)))
+    digests = make_images(release, PROGRAMS, arguments.programs, commit, time)
     release.write(f"{name}-kubernetes.tar.gz",
-                  packed(manifests(arguments.registry, digests, time, name)))
+                  packed(manifests(commit, arguments.registry, digests, time, name)))
     for path in arguments.packages:
         shutil.copyfile(path, release.path(f"packages/{os.path.basename(path)}"))
     release.write("CHANGES.md", changes(read("CHANGELOG.md").decode(), version).encode())

@@ -295,8 +295,9 @@ def drivers_are_apart(objects):
             names = set(environment(container).get("DRIVER_NAME", "").split())
             for argument in arguments(container):
                 flag, _, value = argument.partition("=")
-                if flag == "--kubelet-registration-path" and value != paths["socket-dir"] + "/csi.sock":
-                    yield f"{pod}: registers {value}, and listens in {paths['socket-dir']}"
+                folder = os.path.dirname(value)
+                if flag == "--kubelet-registration-path" and folder not in paths.values():
+                    yield f"{pod}: registers {value}, and has no such directory"
                 if flag == "--driver-name" and names != {value}:
                     yield f"{pod}: --driver-name is {value}"
     drivers = {one["metadata"]["name"] for one in of_kind(objects, "CSIDriver")}

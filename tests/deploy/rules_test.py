@@ -171,7 +171,7 @@ class RulesTest(unittest.TestCase):
             for volume in pod(all_, "StatefulSet", "csi-cbt")["volumes"]:
                 if volume["name"] == "socket-dir":
                     volume["hostPath"]["path"] = "/var/lib/kubelet/plugins/x"
-        self.finds(self.driver, elsewhere, "registers /var/lib/kubelet/plugins/cbt.csi.example.com")
+        self.finds(self.driver, elsewhere, "registers /var/lib/kubelet/plugins/cbt.csi.example.com/csi.sock, and has no such")
         def other(all_):
             one(all_, "StorageClass", "cbt")["provisioner"] = "other"
         self.finds(self.driver, other, "of no driver here")

@@ -149,7 +149,7 @@ class World:
     def run(self):
         arguments = self.arguments
         count = int(arguments.rate * arguments.seconds)
-        time.sleep(2)  # the caches are filled
+        time.sleep(arguments.settle)
         before, start = self.api.requests(), time.monotonic()
         processor = [usage(sidecar.process)[1] for sidecar in self.sidecars]
         killed = None
@@ -200,6 +200,8 @@ def main():
     parser.add_argument("--snapshots", type=int, default=1000)
     parser.add_argument("--rate", type=float, default=5, help="opens a second")
     parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--settle", type=float, default=10, help="seconds for the caches to fill; before, "
+                        "an open asks the API server for each object")
     parser.add_argument("--replicas", type=int, default=3)
     parser.add_argument("--tenants", type=int, default=50)
     arguments = parser.parse_args()
