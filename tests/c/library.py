@@ -18,6 +18,7 @@ class Library:
         self.c = ctypes.CDLL(str(path))
         for name in ("error_message_borrowed", "server_address_borrowed", *texts):
             getattr(self.c, f"cbt_{name}").restype = ctypes.c_char_p
+        self.c.cbt_error_new.restype = ctypes.c_void_p
 
     def call(self, name, *arguments):
         """The call cbt_<name>(arguments..., &error)."""
