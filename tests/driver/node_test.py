@@ -349,7 +349,7 @@ class AttachedTest(AttachedCase):
         self.assertLess(before - self.client.GetCapacity().available_capacity, MIB)
         one, two = (view.volume_id for view in views[:2])
         self.attached += [one, two]
-        # It can't be written to, grow, or be the source of others.
+        # It can't be written to, grow, or have snapshots.
         self.fails(Code.ALREADY_EXISTS, self.client.CreateVolume, name="one", volume_capabilities=[block()],
                    volume_content_source=from_snapshot(snapshot))
         self.fails(Code.OUT_OF_RANGE, self.client.CreateVolume, name="larger", volume_capabilities=[many],
@@ -359,8 +359,14 @@ class AttachedTest(AttachedCase):
         self.fails(Code.FAILED_PRECONDITION, self.client.ControllerExpandVolume, volume_id=one,
                    capacity_range=size(128 * MIB))
         self.fails(Code.FAILED_PRECONDITION, make_snapshot, self.client, one, "of view")
-        self.fails(Code.FAILED_PRECONDITION, self.client.CreateVolume, name="clone", volume_capabilities=[block()],
-                   volume_content_source=parts.from_volume(one))
+        # What is made from it can.
+        for _ in range(2):
+            clone = self.client.CreateVolume(name="clone", volume_capabilities=[block()], capacity_range=size(65 * MIB),
+                                             volume_content_source=parts.from_volume(one)).volume.volume_id
+        with open(os.path.join(self.driver.state, "volumes", clone, "volume", "data"), "rb") as file:
+            self.assertEqual(file.read(), bytes([7]) * MIB + bytes(64 * MIB))
+        self.client.DeleteSnapshot(snapshot_id=make_snapshot(self.client, clone, "of clone"))
+        self.client.DeleteVolume(volume_id=clone)
         self.fails(Code.FAILED_PRECONDITION, self.stage, one, block())
         self.assertFalse(self.client.ValidateVolumeCapabilities(
             volume_id=one, volume_capabilities=[block()]).HasField("confirmed"))

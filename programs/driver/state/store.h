@@ -161,6 +161,7 @@ class Store {
                                   const std::string& image);
   absl::StatusOr<Volume> MakeClone(const VolumeRequest& request,
                                    const CloneAttempts::IsGone& is_gone);
+  absl::StatusOr<Volume> CloneView(const VolumeRequest& request, const Volume& view);
   absl::StatusOr<volume::SnapshotInfo> CopyForClone(const Volume& source,
                                                     const std::string& snapshot);
   absl::Status CheckGranularity(const Volume& volume, uint64_t granularity) const;

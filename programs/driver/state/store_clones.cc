@@ -52,7 +52,7 @@ absl::StatusOr<Volume> Store::MakeClone(const VolumeRequest& request,
   // Not before: a volume that is deleted meanwhile has lost its data.
   const std::optional<Volume> source = catalog_->FindVolume(id);
   if (!source.has_value() || source->record.removed) return NoVolume(id);
-  if (source->record.view) return OnlyRead();
+  if (source->record.view) return CloneView(request, *source);
   // Before a copy that would be of no use.
   const absl::StatusOr<uint64_t> capacity = ChooseCapacity(request.range, source->record.capacity);
   if (!capacity.ok()) return capacity.status();
@@ -83,6 +83,17 @@ absl::StatusOr<Volume> Store::MakeClone(const VolumeRequest& request,
   if (call->ClientIsGone()) return absl::CancelledError("the volume is there; call again");
   if (absl::Status claimed = catalog_->ClaimVolume(made->id); !claimed.ok()) return claimed;
   call->End();
+  made->claimed = true;
+  return made;
+}
+
+// Nothing writes to a view: its data needs no hidden snapshot, and an answer that comes late is still
+// right.
+absl::StatusOr<Volume> Store::CloneView(const VolumeRequest& request, const Volume& view) {
+  absl::StatusOr<Volume> made =
+      MakeVolume(request, view.record.capacity, catalog_->paths().ViewFile(view.id));
+  if (!made.ok()) return made;
+  if (absl::Status claimed = catalog_->ClaimVolume(made->id); !claimed.ok()) return claimed;
   made->claimed = true;
   return made;
 }
