@@ -23,6 +23,8 @@ constexpr std::chrono::milliseconds kFirstRestartPause{100};
 constexpr std::chrono::milliseconds kLongestRestartPause{30'000};
 // A server that ends sooner after its start, twice in a row, is started again after a pause.
 constexpr std::chrono::seconds kShortLife{1};
+// Calls wait for a server that is started again after a shorter pause.
+constexpr std::chrono::seconds kUnnoticedPause{1};
 
 absl::StatusOr<uint64_t> SizeOf(const std::string& socket) {
   const absl::StatusOr<NbdHandle> server = ConnectNbd(socket);
@@ -352,14 +354,14 @@ class VolumeHost::Attached {
       if (!short_life) pause = kFirstRestartPause;
       bool waits = short_life && ended_soon;
       ended_soon = short_life;
-      health.state = waits ? State::kWaiting : State::kStarting;
+      health.state = waits && pause > kUnnoticedPause ? State::kWaiting : State::kStarting;
       health.error = waits ? ended + " soon after its start, and is started again after a pause"
                            : ended + ", and is being started again";
       SetHealth(health);
       for (;; waits = true) {
         if (waits) {
-          SetStarting(false);
-          if (stop_->WaitFor(pause)) return;
+          SetStarting(pause <= kUnnoticedPause);
+          if (stop_->WaitFor(pause)) return SetStarting(false);
           pause = std::min(2 * pause, kLongestRestartPause);
         }
         SetStarting(true);

@@ -42,7 +42,6 @@ class DefinitionsTest(Base):
             self.assertEqual([(v["name"], v["served"], v["storage"]) for v in spec["versions"]],
                              [("v1alpha1", True, True)])
             self.assertNotIn("shortNames", spec["names"])
-            self.assertNotIn("additionalPrinterColumns", spec["versions"][0])
             # Ours: only the manager writes the status of a request.
             self.assertEqual("subresources" in spec["versions"][0],
                              plural == "snapshotsessionrequests")
