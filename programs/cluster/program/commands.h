@@ -10,6 +10,7 @@
 namespace cbt::cli {
 
 void AddAggregatedApi(CLI::App& app, Command& command);
+void AddCosiDriver(CLI::App& app, Command& command);
 void AddHttpSidecar(CLI::App& app, Command& command);
 void AddSessionManager(CLI::App& app, Command& command);
 void AddSidecar(CLI::App& app, Command& command);

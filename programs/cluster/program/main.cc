@@ -35,6 +35,7 @@ int main(int argc, char** argv) {
              {.name = "cbt-cluster",
               .description = "Changed-block tracking: servers of change metadata in Kubernetes",
               .commands = {{"Beside a CSI driver", {AddSidecar, AddHttpSidecar}},
-                           {"For a whole cluster", {AddSessionManager, AddAggregatedApi}}},
+                           {"For a whole cluster", {AddSessionManager, AddAggregatedApi}},
+                           {"Object storage (COSI)", {AddCosiDriver}}},
               .run_unparsed = RunIfSidecar});
 }
