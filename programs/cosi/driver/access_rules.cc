@@ -195,6 +195,12 @@ absl::StatusOr<AccessRules> RulesIn(std::string_view text, bool nested) {
 
 }  // namespace
 
+bool MayRead(const AccessRule& rule) {
+  return std::any_of(rule.actions.begin(), rule.actions.end(), [](const std::string& action) {
+    return Matches(absl::AsciiStrToLower(action), "s3:getobject");
+  });
+}
+
 absl::StatusOr<AccessRules> RulesOfMode(AccessMode mode) {
   AccessRule rule{.resources = {"", "/*"}};
   const bool reads = mode == AccessMode::kReadWrite || mode == AccessMode::kReadOnly;

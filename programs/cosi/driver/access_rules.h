@@ -24,6 +24,9 @@ struct AccessRule {
 };
 using AccessRules = std::vector<AccessRule>;
 
+// Whether it is about reading objects.
+bool MayRead(const AccessRule& rule);
+
 // Errors: INVALID_ARGUMENT for an unknown mode.
 absl::StatusOr<AccessRules> RulesOfMode(AccessMode mode);
 

@@ -17,6 +17,7 @@ std::string RecordHead(std::string_view driver) {
 std::string AccountRecord::ToDisplayName(std::string_view driver) const {
   std::string text = RecordHead(driver);
   for (const std::string& bucket : buckets) absl::StrAppend(&text, " ", bucket);
+  for (const std::string& bucket : former) absl::StrAppend(&text, " -", bucket);
   return text;
 }
 
@@ -30,7 +31,13 @@ std::optional<AccountRecord> AccountRecord::FromDisplayName(std::string_view tex
   while (!text.empty()) {
     text.remove_prefix(1);
     const size_t end = std::min(text.find(' '), text.size());
-    if (end > 0) record.buckets.emplace(text.substr(0, end));
+    const std::string_view word = text.substr(0, end);
+    // No bucket's name begins so.
+    if (word.starts_with('-')) {
+      record.former.emplace(word.substr(1));
+    } else if (!word.empty()) {
+      record.buckets.emplace(word);
+    }
     text.remove_prefix(end);
   }
   return record;

@@ -12,8 +12,10 @@ namespace cbt::cosi {
 
 struct AccountRecord {
   std::set<std::string> buckets = {};
+  // Buckets that it had, whose policies deny what it owns there.
+  std::set<std::string> former = {};
 
-  // "COSI account of DRIVER for BUCKET BUCKET".
+  // "COSI account of DRIVER for BUCKET BUCKET -FORMER".
   std::string ToDisplayName(std::string_view driver) const;
   // Empty if this driver did not write it.
   static std::optional<AccountRecord> FromDisplayName(std::string_view text,

@@ -18,27 +18,43 @@ bool BelongsTo(const kube::Object& statement, const std::string& account) {
   return *sid == account || sid->starts_with(account + "#");
 }
 
+kube::Object StatementOf(const AccessRule& rule, const std::string& account,
+                         const std::string& bucket, size_t number) {
+  kube::Object statement;
+  statement.SetString({"Sid"}, number == 1 ? account : absl::StrCat(account, "#", number));
+  statement.SetString({"Effect"}, rule.allow ? "Allow" : "Deny");
+  statement.SetStrings({"Principal", "AWS"}, {absl::StrCat("arn:aws:iam:::user/", account)});
+  statement.SetStrings({"Action"}, rule.actions);
+  std::vector<std::string> resources;
+  for (const std::string& behind : rule.resources) {
+    resources.push_back(absl::StrCat("arn:aws:s3:::", bucket, behind));
+  }
+  statement.SetStrings({"Resource"}, resources);
+  if (rule.condition.has_value()) statement.SetChild({"Condition"}, *rule.condition);
+  return statement;
+}
+
 }  // namespace
 
 std::vector<kube::Object> StatementsFor(const AccessRules& rules, const std::string& account,
                                         const std::string& bucket) {
   std::vector<kube::Object> statements;
   for (const AccessRule& rule : rules) {
-    kube::Object statement;
-    statement.SetString(
-        {"Sid"}, statements.empty() ? account : absl::StrCat(account, "#", statements.size() + 1));
-    statement.SetString({"Effect"}, rule.allow ? "Allow" : "Deny");
-    statement.SetStrings({"Principal", "AWS"}, {absl::StrCat("arn:aws:iam:::user/", account)});
-    statement.SetStrings({"Action"}, rule.actions);
-    std::vector<std::string> resources;
-    for (const std::string& behind : rule.resources) {
-      resources.push_back(absl::StrCat("arn:aws:s3:::", bucket, behind));
-    }
-    statement.SetStrings({"Resource"}, resources);
-    if (rule.condition.has_value()) statement.SetChild({"Condition"}, *rule.condition);
-    statements.push_back(std::move(statement));
+    statements.push_back(StatementOf(rule, account, bucket, statements.size() + 1));
+  }
+  const bool reads = std::any_of(rules.begin(), rules.end(), [](const AccessRule& rule) {
+    return rule.allow && MayRead(rule);
+  });
+  if (!reads) {
+    const AccessRule denial{.allow = false, .actions = {"s3:GetObject*"}, .resources = {"/*"}};
+    statements.push_back(StatementOf(denial, account, bucket, statements.size() + 1));
   }
   return statements;
+}
+
+std::vector<kube::Object> DenialFor(const std::string& account, const std::string& bucket) {
+  const AccessRule denial{.allow = false, .actions = {"s3:*"}, .resources = {"", "/*"}};
+  return {StatementOf(denial, account, bucket, 1)};
 }
 
 absl::StatusOr<BucketPolicy> BucketPolicy::Parse(std::string_view text) {

@@ -17,9 +17,15 @@ namespace cbt::cosi {
 // S3's limit: a policy of one statement for each account has room for some 40 of them.
 inline constexpr size_t kMaxPolicyBytes = 20 * 1024;
 
-// The statements by which an account may do what the rules say with a bucket.
+// The statements by which an account may do what the rules say with a bucket. Who wrote an object
+// owns it, and an owner may read it whatever the bucket's policy allows; so rules that do not read
+// deny it, too.
 std::vector<kube::Object> StatementsFor(const AccessRules& rules, const std::string& account,
                                         const std::string& bucket);
+
+// The statement that remains of an account without access that goes on to exist: it denies what the
+// account owns there.
+std::vector<kube::Object> DenialFor(const std::string& account, const std::string& bucket);
 
 class BucketPolicy {
  public:

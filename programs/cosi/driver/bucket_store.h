@@ -35,7 +35,7 @@ class BucketStore {
   // parameters, or not by this driver; INVALID_ARGUMENT for a name or parameters that can't be.
   virtual absl::Status Create(const std::string& name, const Parameters& parameters) = 0;
 
-  // OK if there is such a bucket. Errors: NOT_FOUND.
+  // OK if the bucket exists. Errors: NOT_FOUND.
   virtual absl::Status Find(const std::string& bucket_id) = 0;
 
   // The bucket with all that is in it; OK if it is gone. Errors: FAILED_PRECONDITION if this driver
@@ -44,7 +44,8 @@ class BucketStore {
 
   // The keys of the account, always the same ones; it may do what `access` says. Errors: NOT_FOUND
   // no such bucket; ALREADY_EXISTS it has other access to one of the buckets; RESOURCE_EXHAUSTED
-  // the bucket's policy is full; PERMISSION_DENIED the account is none to hand out.
+  // the bucket's policy is full; PERMISSION_DENIED the account administers the
+  // backend.
   virtual absl::StatusOr<S3Keys> Grant(const std::string& account,
                                        const std::vector<BucketAccess>& access) = 0;
 

@@ -81,7 +81,7 @@ std::string ParseRgwErrorCode(std::string_view body) {
   }
   constexpr size_t kMostCode = 64;
   const bool plain = code.size() <= kMostCode && std::all_of(code.begin(), code.end(), [](char c) {
-                       return absl::ascii_isalnum(static_cast<unsigned char>(c));
+                       return absl::ascii_isalpha(static_cast<unsigned char>(c));
                      });
   return plain ? code : std::string();
 }

@@ -22,8 +22,8 @@ struct RgwAccount {
 // Errors: UNAVAILABLE for anything else than an account; no text from there.
 absl::StatusOr<RgwAccount> ParseRgwAccount(std::string_view json);
 
-// The code of an error of the admin API or of S3: "NoSuchUser"; empty if it says none. Letters and
-// digits only.
+// The code of an error of the admin API or of S3: "NoSuchUser"; empty if it says none. Letters
+// only: no key looks like that.
 std::string ParseRgwErrorCode(std::string_view body);
 
 // The tags of a bucket. Errors: UNAVAILABLE for anything else.

@@ -47,6 +47,12 @@ absl::StatusOr<bool> ParametersOfCreate(const Parameters& parameters) {
   return versioning;
 }
 
+// What has changed is looked at again: a proxy may answer 200 with a page of its own.
+absl::Status Unchanged(const std::string& what) {
+  return absl::UnavailableError(
+      absl::StrCat(what, ": the object gateway said that it had changed, and it has not"));
+}
+
 class RgwStore final : public BucketStore {
  public:
   RgwStore(std::unique_ptr<RgwClient> client, RgwStoreOptions options)
@@ -99,7 +105,7 @@ class RgwStore final : public BucketStore {
   }
 
   absl::Status Delete(const std::string& bucket_id) override {
-    // What can't be the name of a bucket is none.
+    // No bucket has such a name.
     if (!CheckBucketName(bucket_id).ok()) return absl::OkStatus();
     const auto turn = turns_.Take("bucket " + bucket_id);
     if (!turn.ok()) return turn.status();
@@ -118,8 +124,12 @@ class RgwStore final : public BucketStore {
                        .query = {{"bucket", bucket_id}, {"purge-objects", "true"}},
                        .purges = true});
     if (!answer.ok()) return answer.status();
-    if (answer->ok() || answer->code == 404) return absl::OkStatus();
-    return answer->ToStatus("delete bucket " + bucket_id);
+    if (!answer->ok() && !answer->Is("NoSuchBucket")) {
+      return answer->ToStatus("delete bucket " + bucket_id);
+    }
+    look = LookAt(bucket_id);
+    if (!look.ok()) return look.status();
+    return look->state == State::kMissing ? absl::OkStatus() : Unchanged("bucket " + bucket_id);
   }
 
   absl::StatusOr<S3Keys> Grant(const std::string& account,
@@ -151,16 +161,36 @@ class RgwStore final : public BucketStore {
   absl::Status Revoke(const std::string& account,
                       const std::vector<std::string>& bucket_ids) override {
     if (!CheckAccountName(account).ok()) return absl::OkStatus();
-    const std::set<std::string> buckets(bucket_ids.begin(), bucket_ids.end());
+    std::set<std::string> buckets;
+    for (const std::string& bucket_id : bucket_ids) {
+      if (CheckBucketName(bucket_id).ok()) buckets.insert(bucket_id);
+    }
     std::vector<Turns::Turn> turns;
     if (absl::Status taken = TakeTurns(account, buckets, turns); !taken.ok()) return taken;
+    const absl::StatusOr<std::optional<RgwAccount>> user = ReadAccount(account);
+    if (!user.ok()) return user.status();
+    std::optional<AccountRecord> record;
+    if (user->has_value()) {
+      record = AccountRecord::FromDisplayName((*user)->display_name, options_.driver_name);
+    }
+    bool remains = user->has_value() && !record.has_value();
+    if (record.has_value()) {
+      for (const std::string& bucket_id : buckets) {
+        if (record->buckets.erase(bucket_id) > 0) record->former.insert(bucket_id);
+      }
+      remains = !record->buckets.empty();
+    }
     for (const std::string& bucket_id : buckets) {
-      if (!CheckBucketName(bucket_id).ok()) continue;
-      if (absl::Status removed = RemoveFromPolicy(account, bucket_id); !removed.ok()) {
+      const auto left = remains ? DenialFor(account, bucket_id) : std::vector<kube::Object>();
+      if (absl::Status removed = ReplaceInPolicy(account, bucket_id, left); !removed.ok()) {
         return removed;
       }
     }
-    return Forget(account, buckets);
+    if (!record.has_value()) return absl::OkStatus();
+    if (remains) return Keep(account, *record);
+    // The account's turn alone: other buckets follow.
+    while (turns.size() > 1) turns.pop_back();
+    return RemoveAccount(account, *record);
   }
 
  private:
@@ -171,7 +201,7 @@ class RgwStore final : public BucketStore {
   };
 
   static absl::Status NoBucket(const std::string& name) {
-    return absl::NotFoundError(absl::StrCat("bucket ", name, ": there is none"));
+    return absl::NotFoundError(absl::StrCat("bucket ", name, ": it does not exist"));
   }
   static absl::Status NotOurs(const std::string& name) {
     return absl::AlreadyExistsError(
@@ -245,7 +275,10 @@ class RgwStore final : public BucketStore {
          .query = {{"tagging", ""}},
          .body = WriteTagging({{kDriverTag, options_.driver_name}, {kParametersTag, digest}})});
     if (!answer.ok()) return answer.status();
-    return answer->ok() ? absl::OkStatus() : answer->ToStatus("tag bucket " + name);
+    if (!answer->ok()) return answer->ToStatus("tag bucket " + name);
+    const absl::StatusOr<Look> look = LookAt(name);
+    if (!look.ok()) return look.status();
+    return look->state == State::kTagged ? absl::OkStatus() : Unchanged("bucket " + name);
   }
 
   // --- Policies. The caller has the bucket's turn.
@@ -270,7 +303,7 @@ class RgwStore final : public BucketStore {
     const std::vector<kube::Object> wanted = StatementsFor(access.rules, account, access.bucket_id);
     const std::vector<kube::Object> present = policy->Of(account);
     if (present == wanted) return std::string();
-    if (!present.empty()) {
+    if (!present.empty() && present != DenialFor(account, access.bucket_id)) {
       return absl::AlreadyExistsError(absl::StrCat("account ", account,
                                                    ": it has other access to bucket ",
                                                    access.bucket_id, "; revoke that first"));
@@ -309,14 +342,17 @@ class RgwStore final : public BucketStore {
                      "object gateway"));
   }
 
-  absl::Status RemoveFromPolicy(const std::string& account, const std::string& bucket_id) {
+  // Leaves these statements of the account, if it has any now. OK if the bucket is gone.
+  absl::Status ReplaceInPolicy(const std::string& account, const std::string& bucket_id,
+                               const std::vector<kube::Object>& statements) {
     const absl::StatusOr<std::string> text = ReadPolicy(bucket_id);
     if (absl::IsNotFound(text.status())) return absl::OkStatus();
     if (!text.ok()) return text.status();
     absl::StatusOr<BucketPolicy> policy = BucketPolicy::Parse(*text);
     if (!policy.ok()) return policy.status();
-    if (policy->Of(account).empty()) return absl::OkStatus();
-    policy->Set(account, {});
+    const std::vector<kube::Object> present = policy->Of(account);
+    if (present.empty() || present == statements) return absl::OkStatus();
+    policy->Set(account, statements);
     if (!policy->empty()) {
       absl::Status put = PutPolicy(bucket_id, policy->ToJson());
       return absl::IsNotFound(put) ? absl::OkStatus() : put;
@@ -324,13 +360,18 @@ class RgwStore final : public BucketStore {
     const absl::StatusOr<RgwAnswer> answer =
         client_->Send({.method = "DELETE", .path = "/" + bucket_id, .query = {{"policy", ""}}});
     if (!answer.ok()) return answer.status();
-    if (answer->ok() || answer->code == 404) return absl::OkStatus();
-    return answer->ToStatus("remove the policy of bucket " + bucket_id);
+    if (!answer->ok() && !answer->Is("NoSuchBucketPolicy") && !answer->Is("NoSuchBucket")) {
+      return answer->ToStatus("remove the policy of bucket " + bucket_id);
+    }
+    const absl::StatusOr<std::string> now = ReadPolicy(bucket_id);
+    if (absl::IsNotFound(now.status())) return absl::OkStatus();
+    if (!now.ok()) return now.status();
+    return now->empty() ? absl::OkStatus() : Unchanged("the policy of bucket " + bucket_id);
   }
 
   // --- Accounts. The caller has the account's turn.
 
-  // Empty: there is none.
+  // Empty: it does not exist.
   absl::StatusOr<std::optional<RgwAccount>> ReadAccount(const std::string& account) {
     const absl::StatusOr<RgwAnswer> answer = client_->Send(
         {.method = "GET", .path = "/admin/user", .query = {{"format", "json"}, {"uid", account}}});
@@ -360,7 +401,20 @@ class RgwStore final : public BucketStore {
     return answer->ToStatus(absl::StrCat(AbslView(what), " account ", account));
   }
 
-  // The account with a key, recorded for these buckets. It is made if there is none.
+  absl::Status Keep(const std::string& account, const AccountRecord& record) {
+    const std::string name = record.ToDisplayName(options_.driver_name);
+    if (absl::Status done = Change("POST", account, {{"display-name", name}}, "change");
+        !done.ok()) {
+      return done;
+    }
+    const absl::StatusOr<std::optional<RgwAccount>> now = ReadAccount(account);
+    if (!now.ok()) return now.status();
+    const bool kept = now->has_value() && (*now)->display_name == name;
+    return kept ? absl::OkStatus() : Unchanged("account " + account);
+  }
+
+  // The account with a key, recorded for these buckets. It is made if it does not
+  // exist.
   absl::StatusOr<RgwAccount> Account(const std::string& account,
                                      const std::set<std::string>& buckets) {
     absl::StatusOr<std::optional<RgwAccount>> user = ReadAccount(account);
@@ -381,11 +435,9 @@ class RgwStore final : public BucketStore {
       if (record.has_value()) {
         const size_t before = record->buckets.size();
         record->buckets.insert(buckets.begin(), buckets.end());
+        for (const std::string& bucket_id : buckets) record->former.erase(bucket_id);
         if (record->buckets.size() != before) {
-          absl::Status changed =
-              Change("POST", account,
-                     {{"display-name", record->ToDisplayName(options_.driver_name)}}, "change");
-          if (!changed.ok()) return changed;
+          if (absl::Status kept = Keep(account, *record); !kept.ok()) return kept;
         }
       }
       if ((*user)->keys.empty()) {
@@ -423,27 +475,27 @@ class RgwStore final : public BucketStore {
     return absl::OkStatus();
   }
 
-  // Removes the account with its last bucket, if the driver made it.
-  absl::Status Forget(const std::string& account, const std::set<std::string>& buckets) {
-    const absl::StatusOr<std::optional<RgwAccount>> user = ReadAccount(account);
-    if (!user.ok()) return user.status();
-    if (!user->has_value()) return absl::OkStatus();
-    auto record = AccountRecord::FromDisplayName((*user)->display_name, options_.driver_name);
-    if (!record.has_value()) return absl::OkStatus();
-    const size_t before = record->buckets.size();
-    for (const std::string& bucket_id : buckets) record->buckets.erase(bucket_id);
-    if (!record->buckets.empty()) {
-      if (record->buckets.size() == before) return absl::OkStatus();
-      return Change("POST", account,
-                    {{"display-name", record->ToDisplayName(options_.driver_name)}}, "change");
-    }
+  // With what is left of it in policies, which name it no longer then.
+  absl::Status RemoveAccount(const std::string& account, const AccountRecord& record) {
     const absl::StatusOr<RgwAnswer> answer =
         client_->Send({.method = "DELETE",
                        .path = "/admin/user",
                        .query = {{"format", "json"}, {"uid", account}}});
     if (!answer.ok()) return answer.status();
-    if (answer->ok() || answer->code == 404) return absl::OkStatus();
-    return answer->ToStatus("remove account " + account);
+    if (!answer->ok() && !answer->Is("NoSuchUser")) {
+      return answer->ToStatus("remove account " + account);
+    }
+    const absl::StatusOr<std::optional<RgwAccount>> left = ReadAccount(account);
+    if (!left.ok()) return left.status();
+    if (left->has_value()) return Unchanged("account " + account);
+    for (const std::string& bucket_id : record.former) {
+      const absl::StatusOr<Turns::Turn> turn = turns_.Take("bucket " + bucket_id);
+      if (!turn.ok()) return turn.status();
+      if (absl::Status removed = ReplaceInPolicy(account, bucket_id, {}); !removed.ok()) {
+        return removed;
+      }
+    }
+    return absl::OkStatus();
   }
 
   const std::unique_ptr<RgwClient> client_;

@@ -15,7 +15,7 @@ namespace cbt::cosi {
 
 struct RgwStoreOptions {
   std::string driver_name = {};
-  S3Info info = {};  // what clients are told
+  S3Info info = {};  // what clients get
   // How long a call waits for another one at the same bucket or account.
   std::chrono::milliseconds longest_turn = std::chrono::seconds(30);
 };

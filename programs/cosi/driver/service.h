@@ -24,7 +24,7 @@ class CosiService final : public rpc::Service {
   // Open calls at a time; further ones get RESOURCE_EXHAUSTED.
   static constexpr size_t kMaxCalls = 2048;
 
-  // Told of each call at its end.
+  // Called at the end of each call.
   using Observer = std::function<void(std::string_view path, const absl::Status& status,
                                       std::chrono::nanoseconds time)>;
 

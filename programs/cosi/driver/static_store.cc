@@ -149,7 +149,7 @@ class StaticStore final : public BucketStore {
 
  private:
   static absl::Status Missing(const std::string& bucket_id) {
-    return absl::NotFoundError(absl::StrCat("bucket ", bucket_id, ": there is none"));
+    return absl::NotFoundError(absl::StrCat("bucket ", bucket_id, ": it does not exist"));
   }
   // The request may be right.
   static absl::Status Unreadable(const absl::Status& why) {
