@@ -507,6 +507,48 @@ def add_rest(corpora):
     corpora.add("nbd", "short", bytes([2, 1]) + struct.pack("<QQ2I", 4096, 1 << 20, 512, 1))
 
 
+def add_cosi(corpora):
+    """cosi_messages and cosi_decoders: the bytes, then revision and message, or the decoder."""
+    parameters = field(1, "versioning") + field(2, "true")
+    s3 = field(1, "us-east-1") + field(2, 2)
+    keys = b"".join(field(1, field(1, key) + field(2, "text"))
+                    for key in ("endpoint", "region", "accessKeyID", "accessSecretKey"))
+    info = field(1, "bucket") + field(2, "https://h") + field(3, "us-east-1") + field(4, field(1, 1))
+    json_keys = '{"endpoint":"https://h","region":"r","accessKeyID":"a","accessSecretKey":"s"}'
+    messages = {
+        (0, 0): field(1, "br-1") + field(2, field(1, s3)) + field(3, parameters),
+        (0, 3): field(1, "br-1") + field(2, "ba-1") + field(3, '{"Effect":"Allow"}') + field(4, parameters),
+        (0, 7): field(1, "ba-1") + field(2, json_keys),
+        (1, 0): field(1, "br-1") + field(2, parameters),
+        (1, 3): field(1, "br-1") + field(2, "ba-1") + field(3, 1) + field(4, parameters),
+        (1, 6): field(1, "br-1") + field(2, field(1, s3)),
+        (1, 7): field(1, "ba-1") + field(2, field(1, "s3") + field(2, keys)),
+        (2, 0): field(1, "bc-1") + field(2, field(1, 1)) + field(4, parameters),
+        (2, 3): field(1, "ba-1") + field(2, field(1, 1)) + field(3, field(1, 1)) + field(5, parameters) +
+                field(6, field(1, "bc-1") + field(2, field(1, 2))),
+        (2, 4): field(1, "ba-1") + field(6, field(1, "bc-1")),
+        (2, 5): field(1, "driver") + field(2, field(1, 1)),
+        (2, 7): field(1, "ba-1") + field(2, field(1, "bc-1") + field(2, field(1, info))) +
+                field(3, field(1, field(1, "a") + field(2, "s"))),
+    }
+    for (revision, message), data in messages.items():
+        corpora.add("cosi_messages", f"{revision}-{message}", data + bytes([revision + 3 * message]))
+    statement = '{"Effect":"Allow","Action":["s3:GetObject"],"Resource":"arn:aws:s3:::x/logs/*"}'
+    user = ('{"user_id":"u","display_name":"d","suspended":0,"keys":[{"user":"u","access_key":"a","secret_key":"s"}],'
+            '"caps":[]}')
+    static = ('{"endpoint":"https://h","region":"r","buckets":["photos"],"accounts":[{"name":"web","accessKeyID":"a",'
+              '"accessSecretKey":"s","access":[{"bucket":"photos","mode":"ReadOnly"}]}]}')
+    texts = (
+        (0, statement), (0, f"[{statement}]"), (0, json.dumps({"policy": statement})),
+        (1, '{"Version":"2012-10-17","Statement":[{"Sid":"account","Effect":"Deny"},{"Sid":"other"}]}'),
+        (2, user), (2, "<Tagging><TagSet><Tag><Key>k</Key><Value>v</Value></Tag></TagSet></Tagging>"),
+        (2, "<Error><Code>NoSuchBucket</Code></Error>"), (2, '{"Code":"NoSuchUser"}'),
+        (2, "<ListVersionsResult><Version><Key>k</Key></Version></ListVersionsResult>"),
+        (3, static), (4, "COSI account of driver for one two -three"))
+    for i, (decoder, text) in enumerate(texts):
+        corpora.add("cosi_decoders", f"text{i}", text.encode() + bytes([decoder]))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", required=True)
@@ -526,6 +568,7 @@ def main():
     add_repository(corpora)
     add_aggregated(corpora)
     add_components(corpora)
+    add_cosi(corpora)
     add_maps(corpora)
     add_map_files(corpora, arguments.cbt)
     add_lists(corpora)

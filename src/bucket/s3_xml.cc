@@ -127,6 +127,12 @@ bool UrlDecode(std::string& text) {
 
 }  // namespace
 
+bool ForEachXmlLeaf(
+    std::string_view xml,
+    const std::function<void(std::string_view path, const std::string& text)>& use) {
+  return LeafReader(use).Read(xml);
+}
+
 absl::StatusOr<ListPage> ParseListPage(std::string_view xml) {
   constexpr std::string_view kRoot = "/ListBucketResult";
   ListPage page;

@@ -2,6 +2,7 @@
 #ifndef CBT_BUCKET_S3_XML_H_
 #define CBT_BUCKET_S3_XML_H_
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,13 @@
 #include "bucket/bucket.h"
 
 namespace cbt::bucket {
+
+// Calls `use(path, text)` for each element without children; the path has the names above it and its
+// own: "/Tagging/TagSet/Tag/Key". False for what is not well-formed, has a document type, or is too
+// deep or long to be S3's; elements before the mistake have been used then.
+bool ForEachXmlLeaf(
+    std::string_view xml,
+    const std::function<void(std::string_view path, const std::string& text)>& use);
 
 struct ListPage {
   std::vector<ObjectInfo> objects = {};

@@ -41,7 +41,7 @@ C
     curl -s -o /dev/null "http://127.0.0.1:$http" && break
     sleep 0.2
   done
-  radosgw-admin -n client.rgw.a user create --uid=test --display-name=test \
+  radosgw-admin -n client.rgw.a user create --uid=test --display-name=test --caps="users=*;buckets=*;metadata=*" \
     --access-key=AKRADOS --secret-key='secret/of+radosgw'
   # A bucket, made by curl's own signature.
   curl -sf --aws-sigv4 aws:amz:us-east-1:s3 --user 'AKRADOS:secret/of+radosgw' -X PUT \

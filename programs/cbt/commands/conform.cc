@@ -1,19 +1,15 @@
 // `cbtctl conform`: checks whether a server keeps the contract.
 
-#include <unistd.h>
-
 #include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
-#include "base/json_builder.h"
 #include "cbt/rpc/conformance.h"
 #include "programs/cbt/command.h"
+#include "programs/cbt/commands/conform_cosi.h"
+#include "programs/cbt/commands/rule_printer.h"
 #include "programs/cbt/options/remote_options.h"
-#include "programs/cbt/output/output.h"
+#include "programs/cbt/options/serving.h"
 #include "programs/cbt/support/status.h"
 
 namespace cbt::cli {
@@ -21,58 +17,24 @@ namespace {
 
 struct ConformArguments {
   RemoteArguments remote;
+  ConformCosiArguments cosi;
   bool json = false;
   bool verbose = false;
 };
 
-std::string Row(const rpc::RuleReport& report, bool json) {
-  const std::string result(rpc::RuleResultName(report.result));
-  if (json) {
-    JsonBuilder line;
-    line.BeginObject().Field("id", report.id).Field("method", report.method);
-    line.Field("rule", report.rule).Field("result", result).Field("evidence", report.evidence);
-    return line.EndObject().Take() + "\n";
-  }
-  const char* const mark = report.result == rpc::RuleResult::kPass   ? "pass"
-                           : report.result == rpc::RuleResult::kFail ? "FAIL"
-                                                                     : "n/a ";
-  std::string row = absl::StrCat(mark, "  ", report.method, "  ", report.id, ": ", report.rule);
-  if (!report.evidence.empty()) absl::StrAppend(&row, "\n      ", OneLine(report.evidence));
-  return row + "\n";
-}
-
 int Conform(const ConformArguments& arguments) {
+  if (arguments.cosi.cosi) {
+    return ConformCosi(arguments.remote.address, arguments.cosi, arguments.remote.timeout,
+                       arguments.json, arguments.verbose);
+  }
   rpc::ConformanceOptions options;
   absl::StatusOr<rpc::ListRequest> request = RemoteRequest(arguments.remote, "conform");
   if (!request.ok()) return Report("conform", request.status());
   options.request = *std::move(request);
   if (options.request.timeout.has_value()) options.call_timeout = *options.request.timeout;
-  Output output(STDOUT_FILENO, "stdout");
-  size_t passed = 0;
-  size_t failed = 0;
-  size_t skipped = 0;
-  // For people, failures come last, where they are seen first.
-  std::string failures;
-  options.on_report = [&](const rpc::RuleReport& report) {
-    const bool pass = report.result == rpc::RuleResult::kPass;
-    const bool fail = report.result == rpc::RuleResult::kFail;
-    (pass ? passed : fail ? failed : skipped)++;
-    if (fail && !arguments.json) {
-      failures += Row(report, false);
-    } else if (!pass || arguments.json || arguments.verbose) {
-      output.Append(Row(report, arguments.json));
-      output.FlushIfDue();
-    }
-  };
-  const auto reports = rpc::CheckConformance(options);
-  output.Append(failures);
-  if (reports.ok() && !arguments.json) {
-    output.Append(
-        absl::StrCat(passed, " passed, ", failed, " failed, ", skipped, " not applicable\n"));
-  }
-  if (const int status = Report("conform", output.Close()); status != kExitDone) return status;
-  if (!reports.ok()) return Report("conform", reports.status(), Origin::kServer);
-  return failed == 0 ? kExitDone : kExitNo;
+  RulePrinter printer(arguments.json, arguments.verbose);
+  options.on_report = [&printer](const rpc::RuleReport& report) { printer.Add(report); };
+  return printer.Finish(rpc::CheckConformance(options).status());
 }
 
 }  // namespace
@@ -82,6 +44,22 @@ void AddConform(CLI::App& app, Command& command) {
   const auto arguments = std::make_shared<ConformArguments>();
   sub->add_option("ADDR", arguments->remote.address, kAddressHelp)->required();
   AddRemoteOptions(*sub, arguments->remote);
+  sub->add_flag("--cosi", arguments->cosi.cosi,
+                "Check a driver of COSI, each revision that it serves, with buckets and accounts "
+                "that are made and removed");
+  sub->add_option("--bucket-parameter", arguments->cosi.bucket_parameters,
+                  "For --cosi: a parameter of the buckets, as a class has it; any number")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  sub->add_option("--access-parameter", arguments->cosi.access_parameters,
+                  "For --cosi: a parameter of access, as a class has it; any number")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  sub->add_option("--store-ca", arguments->cosi.ca_file,
+                  "For --cosi: certificates that the store's must come from (PEM)")
+      ->type_name("FILE");
+  AddTime(*sub, "--settle", arguments->cosi.settle_time,
+          "For --cosi: how long a change of access may take to count", "10");
   sub->add_flag("--json", arguments->json, "One JSON object per rule and line");
   sub->add_flag("-v,--verbose", arguments->verbose, "List the rules that the server keeps, too");
   sub->footer(
@@ -91,7 +69,9 @@ void AddConform(CLI::App& app, Command& command) {
       "Example: a plugin before it is released\n"
       "  cbtctl conform unix:///csi/csi.sock --snapshot vol1/tuesday --base vol1/monday\n"
       "The plugin and its sidecar in a Kubernetes cluster\n"
-      "  cbtctl conform k8s:prod/tuesday --base monday");
+      "  cbtctl conform k8s:prod/tuesday --base monday\n"
+      "A driver of object storage\n"
+      "  cbtctl conform --cosi unix:///var/lib/cosi/cosi.sock");
   sub->callback([arguments, &command] { command = [arguments] { return Conform(*arguments); }; });
 }
 

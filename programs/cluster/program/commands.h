@@ -11,6 +11,7 @@ namespace cbt::cli {
 
 void AddAggregatedApi(CLI::App& app, Command& command);
 void AddCosiController(CLI::App& app, Command& command);
+void AddCosiDriver(CLI::App& app, Command& command);
 void AddCosiNode(CLI::App& app, Command& command);
 void AddCosiSidecar(CLI::App& app, Command& command);
 void AddHttpSidecar(CLI::App& app, Command& command);

@@ -31,12 +31,12 @@ std::optional<int> RunIfSidecar(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace cbt::cli;  // NOLINT(google-build-using-namespace): as in main.cc
-  return Run(
-      argc, argv,
-      {.name = "cbt-cluster",
-       .description = "Changed-block tracking: servers of change metadata in Kubernetes",
-       .commands = {{"Beside a CSI driver", {AddSidecar, AddHttpSidecar}},
-                    {"For a whole cluster", {AddSessionManager, AddAggregatedApi}},
-                    {"Buckets for applications", {AddCosiController, AddCosiSidecar, AddCosiNode}}},
-       .run_unparsed = RunIfSidecar});
+  return Run(argc, argv,
+             {.name = "cbt-cluster",
+              .description = "Changed-block tracking: servers of change metadata in Kubernetes",
+              .commands = {{"Beside a CSI driver", {AddSidecar, AddHttpSidecar}},
+                           {"For a whole cluster", {AddSessionManager, AddAggregatedApi}},
+                           {"Buckets for applications (COSI)",
+                            {AddCosiController, AddCosiSidecar, AddCosiNode, AddCosiDriver}}},
+              .run_unparsed = RunIfSidecar});
 }
