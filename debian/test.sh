@@ -109,7 +109,7 @@ inside bash -euc '
 inside zsh -fec 'autoload -U compinit; compinit -D -u; [[ $_comps[cbtctl] = _cbtctl ]]'
 
 step "install libcbt-dev and cbt-doc, and build against every component"
-inside sh -c 'apt-get -q -y install /packages/libcbt-dev_*.deb /packages/cbt-doc_*.deb >/dev/null'
+inside sh -c 'apt-get -q -y install /packages/libcbt1_*.deb /packages/libcbt-dev_*.deb /packages/cbt-doc_*.deb >/dev/null'
 inside sh -c 'apt-get -q -y install --no-install-recommends g++ cmake ninja-build >/dev/null'
 for program in core all grpc roaring kube; do
   case $program in
@@ -136,11 +136,16 @@ grpc cbt-source cbt-grpc
 roaring cbt-roaring
 kube cbt-kube
 END
-  for example in /usr/share/doc/libcbt-dev/examples/*; do
+  # Those in other languages have no CMakeLists.txt.
+  for example in /usr/share/doc/libcbt-dev/examples/*/CMakeLists.txt; do
+    example=${example%/*}
     cmake -S "$example" -B "example_${example##*/}" -G Ninja >/dev/null
     cmake --build "example_${example##*/}" >/dev/null
     echo "example ${example##*/} is built"
   done
+  cc /usr/share/doc/libcbt-dev/examples/from-c/plugin.c -o plugin $(pkg-config --cflags --libs cbt-c)
+  ./plugin | grep "complete, and proven"
+  for file in go/go.mod rust/cbt/Cargo.toml cbt-*.tar.gz; do test -s /usr/share/cbt/bindings/$file; done
   protoc --proto_path=/usr/share/cbt/proto --descriptor_set_out=/dev/null csi.proto
   test -s /usr/share/doc/cbt-doc/html/index.html
   test -s /usr/share/doc/cbt-doc/README.md'
@@ -148,9 +153,9 @@ python3 -B "$source/tests/lint/links.py" --root "$root/usr/share/doc/cbt-doc"
 
 step "remove them: nothing is left"
 # Files only: folders are shared with other packages.
-inside sh -c 'for file in $(dpkg -L cbtctl cbt-cluster cbt-driver libcbt-dev cbt-doc); do [ -d "$file" ] || echo "$file"; done' >"$root/installed"
+inside sh -c 'for file in $(dpkg -L cbtctl cbt-cluster cbt-driver libcbt1 libcbt-dev cbt-doc); do [ -d "$file" ] || echo "$file"; done' >"$root/installed"
 (($(wc -l <"$root/installed") > 500)) || { echo "deb-test: too few files are installed" >&2; exit 1; }
-inside sh -c 'apt-get -q -y purge cbtctl cbt-cluster cbt-driver libcbt-dev cbt-doc >/dev/null'
+inside sh -c 'apt-get -q -y purge cbtctl cbt-cluster cbt-driver libcbt1 libcbt-dev cbt-doc >/dev/null'
 left=$(cd "$root"
   while read -r file; do [[ ! -e .$file ]] || echo "$file"; done <installed
   find usr etc var/lib -xdev \( -name 'libcbt*' -o -name 'cbt*' -o -name 'cbt-doc' \) -print)

@@ -154,32 +154,32 @@ def read_allocated(channel: grpc.Channel, snapshot: str, *, starting_offset: int
                    secrets: Mapping[str, str] | None = None, require_proof: bool = False,
                    timeout: float | None = None, metadata: Sequence[tuple[str, str]] | None = None) -> RemoteStream:
     """What is allocated in a snapshot. `timeout`: seconds for the call. `require_proof`: the end raises without one."""
-    fields = [(1, snapshot)]
-    return _ask(channel, _ALLOCATED, fields, starting_offset, max_results, secrets, require_proof, timeout, metadata)
+    request, checker = _ask([snapshot], starting_offset, max_results, secrets, require_proof)
+    return RemoteStream(channel.unary_stream(_ALLOCATED)(request, timeout=timeout, metadata=metadata), checker)
 
 
 def read_delta(channel: grpc.Channel, base: str, target: str, *, starting_offset: int = 0, max_results: int = 0,
                secrets: Mapping[str, str] | None = None, require_proof: bool = False, timeout: float | None = None,
                metadata: Sequence[tuple[str, str]] | None = None) -> RemoteStream:
     """What changed between two snapshots of a volume; otherwise the same."""
-    fields = [(1, base), (2, target)]
-    return _ask(channel, _DELTA, fields, starting_offset, max_results, secrets, require_proof, timeout, metadata)
+    request, checker = _ask([base, target], starting_offset, max_results, secrets, require_proof)
+    return RemoteStream(channel.unary_stream(_DELTA)(request, timeout=timeout, metadata=metadata), checker)
 
 
-def _ask(channel: grpc.Channel, method: str, fields: list[tuple[int, str]], starting_offset: int, max_results: int,
-         secrets: Mapping[str, str] | None, require_proof: bool, timeout: float | None,
-         metadata: Sequence[tuple[str, str]] | None) -> RemoteStream:
+def _ask(snapshots: Sequence[str], starting_offset: int, max_results: int, secrets: Mapping[str, str] | None,
+         require_proof: bool) -> tuple[bytes, Checker]:
+    """The message of a request, and the checker of its answer."""
     if not 0 <= starting_offset < 1 << 63:
         raise ValueError(f"starting_offset {starting_offset}: out of range")
     if not 0 <= max_results < 1 << 31:
         raise ValueError(f"max_results {max_results}: out of range")
     checker = Checker(starting_offset=starting_offset, max_results=max_results, require_proof=require_proof)
-    number = len(fields)
-    request = b"".join(_text(at, value) for at, value in fields)
+    number = len(snapshots)
+    request = b"".join(_text(at, value) for at, value in enumerate(snapshots, 1))
     request += _number(number + 1, starting_offset) + _number(number + 2, max_results)
     for key, value in (secrets or {}).items():
         request += _bytes(number + 3, _text(1, key) + _text(2, value))
-    return RemoteStream(channel.unary_stream(method)(request, timeout=timeout, metadata=metadata), checker)
+    return request, checker
 
 
 def _varint(value: int) -> bytes:
