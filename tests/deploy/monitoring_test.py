@@ -27,6 +27,7 @@ import runner  # noqa: E402
 # Of the scraper, and of cert-manager.
 FOREIGN = {"up", "certmanager_certificate_expiration_timestamp_seconds"}
 METRIC = re.compile(r"\b(?:cbt|csi_sidecar|snapshot_metadata|certmanager)_[a-z_]+|\bup\b")
+TESTS = ("alerts.yaml", "slow_alerts.yaml")
 WIDTH = 24  # of Grafana's grid
 
 
@@ -62,7 +63,8 @@ class MonitoringTest(unittest.TestCase):
         folder = self.enterContext(tempfile.TemporaryDirectory(prefix="cbt-alerts-"))
         with open(os.path.join(folder, "rules.yaml"), "w", encoding="utf-8") as file:
             yaml.safe_dump(rules, file)
-        shutil.copy(os.path.join(HERE, "alerts.yaml"), os.path.join(folder, "test.yaml"))
+        for name in TESTS:
+            shutil.copy(os.path.join(HERE, name), folder)
         done = subprocess.run([program, *command], cwd=folder, capture_output=True, text=True,
                               check=False)
         return done.returncode, done.stdout + done.stderr
@@ -70,21 +72,21 @@ class MonitoringTest(unittest.TestCase):
     def test_each_alert_fires_and_is_quiet(self):
         code, said = self.promtool(self.rules, "check", "rules", "rules.yaml")
         self.assertEqual(code, 0, said)
-        code, said = self.promtool(self.rules, "test", "rules", "test.yaml")
+        code, said = self.promtool(self.rules, "test", "rules", *TESTS)
         self.assertEqual(code, 0, said)
 
     def test_alerts_that_never_fire_are_found(self):
         rules = json.loads(json.dumps(self.rules))
         for rule in rules["groups"][0]["rules"]:
             rule["expr"] = "vector(0) > 1"
-        code, said = self.promtool(rules, "test", "rules", "test.yaml")
+        code, said = self.promtool(rules, "test", "rules", *TESTS)
         self.assertNotEqual(code, 0, said)
         for rule in self.alerts:
             self.assertIn(f"alertname: {rule['alert']},", said)
 
     def test_every_alert_is_tried(self):
         tried = {(one["alertname"], bool(one["exp_alerts"]))
-                 for test in load(os.path.join(HERE, "alerts.yaml"))["tests"]
+                 for name in TESTS for test in load(os.path.join(HERE, name))["tests"]
                  for one in test["alert_rule_test"]}
         names = [rule["alert"] for rule in self.alerts]
         self.assertEqual(len(names), len(set(names)))
