@@ -258,6 +258,12 @@ demo-driver:  ## a volume of cbt-driver, backed up while it is in use
 	@cmake --build --preset release --parallel $(JOBS) --target cbt_tool cbt_driver_tool cbt_nbdkit_plugin
 	@/usr/bin/python3 tests/demo/driver/demo.py build/release/bin/cbtctl build/release/lib/nbdkit-cbt-plugin.so
 
+demo-backup:  ## a volume into a bucket of radosgw, where Ceph is installed, and back by restic
+	@$(PACKAGES) build demo-backup
+	@cmake --preset release $(libraries_only)
+	@cmake --build --preset release --parallel $(JOBS) --target cbt_tool
+	@tests/demo/backup/demo.sh build/release/bin
+
 lint: need-lint all  ## clang-format (check only) and cppcheck
 	@cmake/lint.sh build/release $(JOBS) format cppcheck
 
