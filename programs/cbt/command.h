@@ -51,6 +51,7 @@ void AddApply(CLI::App& app, Command& command);
 void AddChain(CLI::App& app, Command& command);
 void AddConform(CLI::App& app, Command& command);
 void AddDelta(CLI::App& app, Command& command);
+void AddExport(CLI::App& app, Command& command);
 void AddList(CLI::App& app, Command& command);
 void AddMap(CLI::App& app, Command& command);
 void AddRelay(CLI::App& app, Command& command);
