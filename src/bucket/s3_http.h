@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "base/libcurl.h"
+#include "base/curl/libcurl.h"
 
 namespace cbt::bucket {
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/libcurl.h"
+#include "base/curl/libcurl.h"
 #include "base/text.h"
 #include "cbt/kube/status.h"
 #include "kube/object/json.h"

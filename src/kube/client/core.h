@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/libcurl.h"
+#include "base/curl/libcurl.h"
 #include "cbt/kube/client.h"
 #include "kube/client/call_state.h"
 #include "kube/client/credentials.h"

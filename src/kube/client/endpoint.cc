@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "base/libcurl.h"
+#include "base/curl/libcurl.h"
 #include "base/text.h"
 
 namespace cbt::kube {

@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/libcurl.h"
+#include "base/curl/libcurl.h"
 #include "kube/client/answer.h"
 #include "kube/client/credentials.h"
 #include "kube/client/endpoint.h"
