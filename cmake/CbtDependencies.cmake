@@ -10,7 +10,7 @@ find_path(CBT_XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
 # -DCBT_WITH_<NAME>=OFF; opening a source that needs an absent one is an error that names it.
 find_package(PkgConfig REQUIRED)
 set(cbt_source_libraries "")  # <NAME>=<pkg-config module> of those that are linked
-foreach(pair EXPAT=expat LIBNBD=libnbd LIBEXT2FS=ext2fs LIBBLKID=blkid)
+foreach(pair EXPAT=expat LIBNBD=libnbd LIBEXT2FS=ext2fs LIBBLKID=blkid LIBZSTD=libzstd)
   string(REGEX MATCH "^(.*)=(.*)$" pair ${pair})
   set(name ${CMAKE_MATCH_1})
   set(module ${CMAKE_MATCH_2})
@@ -20,7 +20,7 @@ foreach(pair EXPAT=expat LIBNBD=libnbd LIBEXT2FS=ext2fs LIBBLKID=blkid)
   endif()
   if(NOT CBT_WITH_${name} OR NOT CBT_${name}_FOUND)
     message(STATUS "cbt: without ${module}, so without the sources that need it")
-  elseif(NOT name STREQUAL "LIBNBD")  # which is loaded when it is needed
+  elseif(NOT name MATCHES "^LIB(NBD|ZSTD)$")  # which are loaded when they are needed
     list(APPEND cbt_source_libraries ${name}=${module})
   endif()
 endforeach()

@@ -262,6 +262,24 @@ def add_lines(corpora):
         corpora.add("lines", f"cut{kind}", text[:-3].encode() + bytes([kind]))
 
 
+def add_answers(corpora):
+    """answers: what kind it is, then a list, an error, another answer, or credentials."""
+    page = ("<?xml version='1.0'?><ListBucketResult><EncodingType>url</EncodingType><IsTruncated>true"
+            "</IsTruncated><NextContinuationToken>t+1</NextContinuationToken><Contents><Key>a%2Fb+c</Key>"
+            "<Size>12</Size></Contents></ListBucketResult>")
+    texts = [(0, "page", page),
+             (1, "error", "<Error><Code>NoSuchKey</Code><Message>a &lt; b</Message></Error>"),
+             (1, "begun", "<InitiateMultipartUploadResult><UploadId>u&amp;1</UploadId></InitiateMultipartUploadResult>"),
+             (1, "done", "<CompleteMultipartUploadResult><ETag>\"x-2\"</ETag></CompleteMultipartUploadResult>"),
+             (2, "text", "a<b>&c;"),
+             (3, "keys", "[default]\naws_access_key_id = A\naws_secret_access_key=b\n"),
+             (4, "cosi", '{"spec":{"bucketName":"b","secretS3":{"endpoint":"https://h","region":"r",'
+                         '"accessKeyID":"A","accessSecretKey":"s"}}}')]
+    for kind, name, text in texts:
+        corpora.add("answers", name, bytes([kind]) + text.encode())
+        corpora.add("answers", name + "_cut", bytes([kind]) + text[:-3].encode())
+
+
 def add_objects(corpora):
     """objects: the text, then the decoder's number."""
     meta = '"metadata":{"name":"n","namespace":"ns","uid":"u","resourceVersion":"7","labels":{"l":"1"}}'
@@ -469,6 +487,7 @@ def add_images(corpora):
                     run("qemu-io", "-c", "write 4k 512", image)
                 data = image.read_bytes()
                 corpora.add("qcow2", label, bytes(4) + data[: 1 << 16])
+                corpora.add("overlay", label, bytes([2]) + data[: 1 << 16])
                 if label == "overlay":
                     # Only the first cluster, so that every mutation hits the header.
                     corpora.add("qcow2", "header", bytes(4) + data[:512])
@@ -494,7 +513,7 @@ def add_images(corpora):
 def add_rest(corpora):
     """Fuzzers whose input is a list of choices: some of each length, so that every choice is in reach."""
     generator = random.Random(7)
-    for fuzzer in ("kernels", "transforms", "file_extents", "btrfs_send"):
+    for fuzzer in ("kernels", "transforms", "file_extents", "btrfs_send", "overlay"):
         for i in range(16):
             corpora.add(fuzzer, f"ramp{i}", bytes((i * 37 + k * (i + 1)) & 0xFF for k in range(64 << (i % 4))))
         for i in range(16):
@@ -563,6 +582,7 @@ def main():
     add_tokens(corpora)
     add_grpc_messages(corpora)
     add_lines(corpora)
+    add_answers(corpora)
     add_watch(corpora)
     add_objects(corpora)
     add_repository(corpora)

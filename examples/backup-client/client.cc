@@ -9,37 +9,20 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
+#include <stop_token>
 #include <utility>
-#include <vector>
 
+#include "cbt/source/copy_ranges.h"
 #include "cbt/units.h"
 #include "checkpoint.h"
 
-// Copies one range. Your backup application has something better here.
-absl::Status Copy(int volume, int backup, const cbt::Extent& range) {
-  std::vector<char> data(cbt::kMiB);
-  uint64_t offset = range.offset;
-  while (offset < range.end()) {
-    const size_t want = std::min<uint64_t>(data.size(), range.end() - offset);
-    const ssize_t got = pread(volume, data.data(), want, static_cast<off_t>(offset));
-    if (got < 0) return absl::ErrnoToStatus(errno, "reading the volume");
-    if (got == 0) return absl::DataLossError("the volume ends before its capacity");
-    const ssize_t put =
-        pwrite(backup, data.data(), static_cast<size_t>(got), static_cast<off_t>(offset));
-    if (put < 0) return absl::ErrnoToStatus(errno, "writing the backup");
-    offset += static_cast<uint64_t>(put);
-  }
-  return absl::OkStatus();
-}
-
 // [backup]
 // Continues at the checkpoint, and advances it.
-absl::Status Backup(cbt::rpc::ListRequest request, int volume, int backup,
-                    const std::string& checkpoint_path) {
+absl::Status Backup(cbt::rpc::ListRequest request, const cbt::CopyInput& volume,
+                    cbt::CopyOutput& backup, const std::string& checkpoint_path) {
   absl::StatusOr<Checkpoint> checkpoint = ReadCheckpoint(checkpoint_path);
   if (!checkpoint.ok()) return checkpoint.status();
   const std::string& base = *request.base_snapshot_id;
@@ -63,18 +46,25 @@ absl::Status Backup(cbt::rpc::ListRequest request, int volume, int backup,
   std::printf("starting at %" PRIu64 "\n", checkpoint->offset);
   checkpoint->version = cursor.source_version();
 
-  return cbt::ForEachBatch(cursor, [&](const cbt::ExtentBatch& batch) {
-    for (size_t i = 0; i < batch.size(); ++i) {
-      if (auto status = Copy(volume, backup, batch[i]); !status.ok()) return status;
-    }
+  absl::Status recorded;
+  std::stop_source stop;
+  cbt::CopyOptions options = {.stop = stop.get_token()};
+  options.on_progress = [&](const cbt::CopyProgress& done) {
+    constexpr uint64_t kStep = 16 * cbt::kMiB;
+    const bool due = done.covered >= checkpoint->offset + kStep;
+    const bool last = done.covered == cursor.capacity() && done.covered > checkpoint->offset;
+    if (!recorded.ok() || (!due && !last)) return;
     // Flush the data first, then record it in the checkpoint.
-    if (fdatasync(backup) != 0) return absl::ErrnoToStatus(errno, "syncing the backup");
-    checkpoint->offset = cursor.covered();
-    if (auto status = WriteCheckpoint(*checkpoint, checkpoint_path); !status.ok()) return status;
+    recorded = backup.Sync();
+    checkpoint->offset = done.covered;
+    if (recorded.ok()) recorded = WriteCheckpoint(*checkpoint, checkpoint_path);
+    if (!recorded.ok()) stop.request_stop();
     std::printf("covered %" PRIu64 "\n", checkpoint->offset);
     std::fflush(stdout);
-    return absl::OkStatus();
-  });
+  };
+  // Returns OK only for a stream that is complete.
+  const auto copied = cbt::CopyRanges(cursor, volume, backup, options);
+  return recorded.ok() ? copied.status() : recorded;
 }
 // [/backup]
 
@@ -83,14 +73,16 @@ absl::Status Run(char** argv) {
   request.address = argv[1];
   request.base_snapshot_id = argv[2];  // leave it out for a full backup
   request.snapshot_id = argv[3];
-  const int volume = open(argv[4], O_RDONLY | O_CLOEXEC);
-  if (volume < 0) return absl::ErrnoToStatus(errno, argv[4]);
+  auto volume = cbt::Image::Open(argv[4]);
+  if (!volume.ok()) return volume.status();
   const int backup = open(argv[5], O_WRONLY | O_CLOEXEC);
   if (backup < 0) return absl::ErrnoToStatus(errno, argv[5]);
+  const auto output = cbt::MakeCopyOutput(backup, argv[5]);
   const std::string checkpoint = std::string(argv[5]) + ".checkpoint";
-  if (auto status = Backup(std::move(request), volume, backup, checkpoint); !status.ok()) {
-    return status;
-  }
+  const absl::Status status =
+      Backup(std::move(request), *cbt::MakeCopyInput(*volume), *output, checkpoint);
+  close(backup);
+  if (!status.ok()) return status;
   // Complete: every message was checked, and the server proved that none is missing.
   if (unlink(checkpoint.c_str()) != 0 && errno != ENOENT) {
     return absl::ErrnoToStatus(errno, checkpoint);

@@ -52,6 +52,7 @@ void AddBackup(CLI::App& app, Command& command);
 void AddChain(CLI::App& app, Command& command);
 void AddConform(CLI::App& app, Command& command);
 void AddDelta(CLI::App& app, Command& command);
+void AddExport(CLI::App& app, Command& command);
 void AddList(CLI::App& app, Command& command);
 void AddMap(CLI::App& app, Command& command);
 void AddRelay(CLI::App& app, Command& command);

@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
       argc, argv,
       {.name = "cbtctl",
        .description = "Changed-block tracking: what changed between two snapshots of a volume",
-       .commands = {{"Images and lists of changes", {AddDelta, AddAllocated, AddApply}},
+       .commands = {{"Images and lists of changes", {AddDelta, AddAllocated, AddExport, AddApply}},
                     {"Change maps", {AddMap, AddChain}},
                     {"Backups", {AddBackup}},
                     {"Clients of services", {AddList, AddVerify, AddConform}},

@@ -36,6 +36,12 @@ class Bucket {
   // after an error the old object, the new one or none is there, never a part.
   virtual absl::Status Put(const std::string& key, std::span<const uint8_t> bytes) = 0;
 
+  // As Put(), of `size` bytes that `read` fills in: `out` with the bytes at `offset`. It may be
+  // called by several threads at once. What it returns ends the call. Memory: a part for each
+  // connection, so that objects of any size can be put.
+  using PartReader = std::function<absl::Status(uint64_t offset, std::span<uint8_t> out)>;
+  virtual absl::Status PutParts(const std::string& key, uint64_t size, const PartReader& read) = 0;
+
   // The bytes [offset, offset + length) of an object, length > 0.
   // Errors: OUT_OF_RANGE if it ends before.
   virtual absl::StatusOr<std::vector<uint8_t>> GetRange(const std::string& key, uint64_t offset,

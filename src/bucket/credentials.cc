@@ -11,6 +11,7 @@
 #include "base/file_io.h"
 #include "base/text.h"
 #include "base/wipe.h"
+#include "bucket/credential_watch.h"
 #include "bucket/s3.h"
 #ifdef CBT_HAVE_RAPIDJSON
 #ifndef RAPIDJSON_ASSERT
@@ -209,6 +210,12 @@ absl::StatusOr<S3Credentials> S3CredentialsFromFile(const std::string& path,
 }
 
 absl::StatusOr<S3Place> S3PlaceFromCosi(const std::string& path) {
+  absl::StatusOr<S3Place> place = ReadS3CosiPlace(path);
+  if (place.ok()) place->watched = WatchS3CosiCredentials(path);
+  return place;
+}
+
+absl::StatusOr<S3Place> ReadS3CosiPlace(const std::string& path) {
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return FileError(path, errno);
   if (!S_ISDIR(info.st_mode)) return PlaceFromJson(path);

@@ -2,6 +2,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -24,14 +26,34 @@ class DirectoryBucket final : public Bucket {
 
   absl::Status Put(const std::string& key, std::span<const uint8_t> bytes) override {
     if (absl::Status valid = CheckKey(key); !valid.ok()) return valid;
-    // Each directory's name is synced, also one that another process has just made.
-    for (size_t slash = key.find('/'); slash != std::string::npos;
-         slash = key.find('/', slash + 1)) {
-      const std::string directory = absl::StrCat(path_, "/", key.substr(0, slash));
-      if (absl::Status made = MakeDirectory(directory, true); !made.ok()) return made;
-    }
+    if (absl::Status made = MakeDirectories(key); !made.ok()) return made;
     const std::span<const uint8_t> parts[] = {bytes};
     return WriteFileAtomically(PathOf(key), parts, true);
+  }
+
+  absl::Status PutParts(const std::string& key, uint64_t size, const PartReader& read) override {
+    if (absl::Status valid = CheckKey(key); !valid.ok()) return valid;
+    if (absl::Status made = MakeDirectories(key); !made.ok()) return made;
+    const std::string path = PathOf(key);
+    struct stat info {};
+    if (::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(path, ": is not a regular file, and stays as it is"));
+    }
+    static std::atomic<uint64_t> number{0};
+    const std::string temporary = absl::StrCat(DirectoryOf(path), "/.parts-", ::getpid(), "-",
+                                               number.fetch_add(1), ".partial");
+    OwnedDescriptor file(OpenFile(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (!file.has_value()) return FileError(path, errno);
+    absl::Status status = WriteParts(file.number(), path, size, read);
+    const int closed = file.Close();
+    if (status.ok() && closed != 0) status = FileError(path, closed);
+    if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
+      status = FileError(path, errno);
+    }
+    if (status.ok()) return SyncDirectory(DirectoryOf(path));
+    ::unlink(temporary.c_str());
+    return status;
   }
 
   absl::StatusOr<std::vector<uint8_t>> GetRange(const std::string& key, uint64_t offset,
@@ -89,6 +111,35 @@ class DirectoryBucket final : public Bucket {
     OwnedDescriptor descriptor;
     uint64_t size = 0;
   };
+
+  absl::Status MakeDirectories(const std::string& key) const {
+    // Each directory's name is synced, also one that another process has just made.
+    for (size_t slash = key.find('/'); slash != std::string::npos;
+         slash = key.find('/', slash + 1)) {
+      const std::string directory = absl::StrCat(path_, "/", key.substr(0, slash));
+      if (absl::Status made = MakeDirectory(directory, true); !made.ok()) return made;
+    }
+    return absl::OkStatus();
+  }
+
+  static absl::Status WriteParts(int descriptor, const std::string& path, uint64_t size,
+                                 const PartReader& read) {
+    constexpr uint64_t kPartBytes = 1024 * 1024;
+    std::vector<uint8_t> bytes;
+    for (uint64_t offset = 0; offset < size;) {
+      bytes.resize(static_cast<size_t>(std::min(kPartBytes, size - offset)));
+      if (absl::Status got = read(offset, bytes); !got.ok()) return got;
+      for (size_t done = 0; done < bytes.size();) {
+        const ssize_t written =
+            Retry([&] { return ::write(descriptor, bytes.data() + done, bytes.size() - done); });
+        if (written < 0) return FileError(path, errno);
+        done += static_cast<size_t>(written);
+      }
+      offset += bytes.size();
+    }
+    if (Retry([&] { return ::fsync(descriptor); }) != 0) return FileError(path, errno);
+    return absl::OkStatus();
+  }
 
   std::string PathOf(const std::string& key) const { return absl::StrCat(path_, "/", key); }
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <ctime>
 #include <functional>
 #include <memory>
@@ -28,6 +29,20 @@ struct S3Credentials {
   Secret session_token = {};  // empty: none
 };
 
+// Credentials that may be replaced while a bucket is in use. Thread-safe.
+class S3CredentialSource {
+ public:
+  struct Current {
+    // The newest that could be read; null: none so far.
+    std::shared_ptr<const S3Credentials> credentials = nullptr;
+    // Why newer ones can't be read. What is there may be half written, so the last ones stay.
+    absl::Status trouble = {};
+  };
+
+  virtual ~S3CredentialSource() = default;
+  virtual Current Get() = 0;
+};
+
 // A bucket and who asks. Holds secrets: it moves and is not copied.
 struct S3Place {
   std::string endpoint = {};  // "https://HOST[:PORT]"; http:// sends data, but no secret, in clear
@@ -37,6 +52,8 @@ struct S3Place {
   std::string ca_file = {};  // PEM; empty: the system's
   std::string ca_text = {};  // PEM, instead of a file
   S3Credentials credentials = {};
+  // Asked before every request, instead of `credentials`; null: these stay.
+  std::shared_ptr<S3CredentialSource> watched = nullptr;
 };
 
 struct S3Options {
@@ -54,6 +71,10 @@ struct S3Options {
   // A connection over which nothing comes for so long is given up.
   std::chrono::milliseconds connect_timeout{15'000};
   std::chrono::milliseconds stall_timeout{30'000};
+
+  // PutParts() sends parts of this size, or larger ones where 10,000 of them would not do. S3 takes
+  // none below 5 MiB but the last. Memory: `connections` of them.
+  uint64_t part_bytes = 16 << 20;
 
   // ETags are MD5 sums of what was sent, unless the server says that it encrypts with a key of its
   // own (aws:kms). Stores that make other ETags need false; the SHA-256 that the server compares
@@ -81,8 +102,16 @@ absl::StatusOr<S3Credentials> S3CredentialsFromEnvironment();
 absl::StatusOr<S3Credentials> S3CredentialsFromFile(const std::string& path,
                                                     const std::string& profile = "default");
 
+// The same file, read again when it has changed: one call of stat() for each request.
+std::shared_ptr<S3CredentialSource> WatchS3CredentialFile(std::string path,
+                                                          std::string profile = "default");
+
+// The credentials of a mount of COSI's, read again when it has changed.
+std::shared_ptr<S3CredentialSource> WatchS3CosiCredentials(std::string path);
+
 // A bucket as COSI mounts it into a Pod: a directory with the file BucketInfo (JSON of v1alpha1), or
-// with the files COSI_S3_BUCKET_ID and so on (v1alpha2), or the path of the JSON itself.
+// with the files COSI_S3_BUCKET_ID and so on (v1alpha2), or the path of the JSON itself. Its
+// credentials are watched.
 // Errors: NOT_FOUND; INVALID_ARGUMENT that names what is missing; UNIMPLEMENTED for JSON in a build
 //         without RapidJSON.
 absl::StatusOr<S3Place> S3PlaceFromCosi(const std::string& path);

@@ -187,8 +187,9 @@ HttpConnection::Result HttpConnection::Perform(const HttpRequest& request,
   set(CURLOPT_HTTPHEADER, headers.first());
   if (request.method == "HEAD") {
     set(CURLOPT_NOBODY, 1L);
-  } else if (request.method == "PUT") {
+  } else if (request.method == "PUT" || request.method == "POST") {
     set(CURLOPT_UPLOAD, 1L);
+    if (request.method == "POST") set(CURLOPT_CUSTOMREQUEST, "POST");
     set(CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(request.body.size()));
     set(CURLOPT_READFUNCTION, GiveBody);
     set(CURLOPT_READDATA, &exchange);

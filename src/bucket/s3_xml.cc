@@ -174,6 +174,42 @@ absl::StatusOr<ListPage> ParseListPage(std::string_view xml) {
   return page;
 }
 
+std::string ParseUploadId(std::string_view xml) {
+  std::string id;
+  LeafReader reader([&](std::string_view path, const std::string& text) {
+    if (path == "/InitiateMultipartUploadResult/UploadId") id = text;
+  });
+  return reader.Read(xml) ? id : std::string();
+}
+
+bool IsCompleted(std::string_view xml) {
+  bool named = false;
+  LeafReader reader([&](std::string_view path, const std::string&) {
+    named |= path == "/CompleteMultipartUploadResult/ETag";
+  });
+  return reader.Read(xml) && named;
+}
+
+std::string XmlText(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      default:
+        escaped += c;
+    }
+  }
+  return escaped;
+}
+
 S3Error ParseS3Error(std::string_view xml) {
   S3Error error;
   LeafReader reader([&](std::string_view path, const std::string& text) {

@@ -39,6 +39,15 @@ struct S3Error {
 // Empty if the body is no error of S3.
 S3Error ParseS3Error(std::string_view xml);
 
+// The name of an upload in parts that has begun; empty if this is no such answer.
+std::string ParseUploadId(std::string_view xml);
+
+// Whether this says that an upload in parts is done.
+bool IsCompleted(std::string_view xml);
+
+// `text` as the content of an element.
+std::string XmlText(std::string_view text);
+
 }  // namespace cbt::bucket
 
 #endif  // CBT_BUCKET_S3_XML_H_

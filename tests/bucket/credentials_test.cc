@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <filesystem>
 #include <string>
 
 #include "bucket/s3.h"
@@ -76,6 +77,45 @@ TEST(S3Place, FromTheJsonOfCosi) {
     directory.Write("bad", json);
     EXPECT_TRUE(absl::IsInvalidArgument(S3PlaceFromCosi(directory / "bad").status())) << json;
   }
+}
+
+// As Kubernetes replaces what it mounts: by a link to a new directory.
+TEST(S3Place, ReadsAReplacedMountAgain) {
+  const test::TempDir directory;
+  std::filesystem::create_directory(directory / "mount");
+  const auto publish = [&](const std::string& version, const std::string& access,
+                           const std::string& secret) {
+    const std::string data = "mount/.." + version;
+    directory.Write(data + "/COSI_S3_BUCKET_ID", "b1");
+    directory.Write(data + "/COSI_S3_ENDPOINT", "https://s3.example.com");
+    directory.Write(data + "/COSI_S3_ACCESS_KEY_ID", access);
+    directory.Write(data + "/COSI_S3_ACCESS_SECRET_KEY", secret);
+    std::filesystem::create_symlink(".." + version, directory / "mount/..new");
+    std::filesystem::rename(directory / "mount/..new", directory / "mount/..data");
+  };
+  publish("1", "AK1", "SK1");
+  for (const char* name : {"COSI_S3_BUCKET_ID", "COSI_S3_ENDPOINT", "COSI_S3_ACCESS_KEY_ID",
+                           "COSI_S3_ACCESS_SECRET_KEY"}) {
+    std::filesystem::create_symlink(std::string("..data/") + name,
+                                    directory / ("mount/" + std::string(name)));
+  }
+  ASSERT_OK_AND_ASSIGN(const S3Place place, S3PlaceFromCosi(directory / "mount"));
+  ASSERT_NE(place.watched, nullptr);
+  const auto first = place.watched->Get();
+  ASSERT_OK(first.trouble);
+  EXPECT_EQ(first.credentials->access_key, "AK1");
+  EXPECT_EQ(place.watched->Get().credentials, first.credentials);  // nothing was read
+  publish("2", "AK2", "SK2");
+  const auto second = place.watched->Get();
+  ASSERT_OK(second.trouble);
+  EXPECT_EQ(second.credentials->access_key, "AK2");
+  EXPECT_EQ(second.credentials->secret_key.Reveal(), "SK2");
+  // What can't be read leaves what was there, and is tried again.
+  publish("3", "", "");
+  EXPECT_FALSE(place.watched->Get().trouble.ok());
+  EXPECT_EQ(place.watched->Get().credentials, second.credentials);
+  publish("4", "AK4", "SK4");
+  EXPECT_EQ(place.watched->Get().credentials->access_key, "AK4");
 }
 
 }  // namespace credentials_test

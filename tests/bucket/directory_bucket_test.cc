@@ -1,9 +1,12 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "bucket/bucket.h"
 #include "tests/support/status.h"
@@ -52,6 +55,28 @@ TEST(DirectoryBucket, KeepsObjects) {
   ASSERT_OK(bucket->Delete("data/ab/one"));
   ASSERT_OK(bucket->Delete("data/ab/one"));
   EXPECT_EQ(Listed(*bucket, "data/"), (Map{{"data/ab/empty", 0}}));
+}
+
+TEST(DirectoryBucket, KeepsObjectsInParts) {
+  const test::TempDir directory;
+  const auto bucket = ValueOf(OpenDirectoryBucket(directory.path()));
+  for (const uint64_t size : {0, 1, 1 << 20, 3'000'001}) {
+    std::vector<uint8_t> bytes(size);
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i % 251);
+    ASSERT_OK(bucket->PutParts("a/b", size, [&](uint64_t offset, std::span<uint8_t> out) {
+      std::copy_n(bytes.begin() + static_cast<ptrdiff_t>(offset), out.size(), out.begin());
+      return absl::OkStatus();
+    }));
+    EXPECT_TRUE(ValueOf(bucket->Get("a/b", size)) == bytes);
+  }
+  // The old object stays when the new one can't be read, and nothing else does.
+  const auto fails = [](uint64_t offset, std::span<uint8_t>) {
+    return offset == 0 ? absl::OkStatus() : absl::DataLossError("the data is gone");
+  };
+  EXPECT_TRUE(absl::IsDataLoss(bucket->PutParts("a/b", 3'000'000, fails)));
+  EXPECT_EQ(ValueOf(bucket->Size("a/b")), 3'000'001u);
+  EXPECT_EQ(directory.Names("a"), std::vector<std::string>{"b"});
+  EXPECT_TRUE(absl::IsInvalidArgument(bucket->PutParts("../b", 1, fails)));
 }
 
 TEST(DirectoryBucket, PartialFilesAndStrangersAreNoObjects) {

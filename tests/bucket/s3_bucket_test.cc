@@ -10,18 +10,24 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <random>
+#include <span>
 #include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "bucket/s3.h"
 #include "bucket/s3_http.h"
+#include "bucket/s3_multipart.h"
 #include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::bucket {
 namespace s3_bucket_test {
@@ -149,6 +155,36 @@ void KeepsObjects(Bucket& bucket) {
   EXPECT_EQ(Listed(bucket, "").size(), 0u);
 }
 
+// A large object, in parts that arrive in any order.
+void KeepsPartsOf(Bucket& bucket, uint64_t size) {
+  const auto byte_at = [](uint64_t offset) {
+    return static_cast<uint8_t>(offset * 2654435761u >> 13);
+  };
+  std::atomic<uint64_t> read{0};
+  ASSERT_OK(bucket.PutParts("parts/of it", size, [&](uint64_t offset, std::span<uint8_t> out) {
+    for (size_t i = 0; i < out.size(); ++i) out[i] = byte_at(offset + i);
+    read += out.size();
+    return absl::OkStatus();
+  }));
+  EXPECT_EQ(read.load(), size);
+  EXPECT_EQ(ValueOf(bucket.Size("parts/of it")), size);
+  for (const uint64_t offset : {uint64_t{0}, size / 3, size - 1}) {
+    const uint64_t length = std::min<uint64_t>(100'000, size - offset);
+    const auto bytes = ValueOf(bucket.GetRange("parts/of it", offset, length));
+    bool same = true;
+    for (uint64_t i = 0; i < length; ++i) same &= bytes[i] == byte_at(offset + i);
+    EXPECT_TRUE(same) << offset;
+  }
+  // What can't be read is not there.
+  const auto fails = bucket.PutParts("parts/none", size, [&](uint64_t offset, auto out) {
+    const bool last = offset + out.size() == size;
+    return last ? absl::DataLossError("the data is gone") : absl::OkStatus();
+  });
+  EXPECT_TRUE(absl::IsDataLoss(fails)) << fails;
+  EXPECT_TRUE(absl::IsNotFound(bucket.Size("parts/none").status()));
+  ASSERT_OK(bucket.Delete("parts/of it"));
+}
+
 // A real store makes its pools when the first object comes.
 S3Options Patient() { return {.attempts = 4, .first_wait = 5ms, .longest_wait = 40ms}; }
 
@@ -204,7 +240,155 @@ TEST(S3Bucket, KeepsObjectsInARealStore) {
       secret;
   place.credentials.secret_key = Secret(secret);
   RefusesStrangers(place);
+  S3Options options;
+  options.part_bytes = 5 << 20;
+  KeepsPartsOf(*ValueOf(OpenS3Bucket(Same(place), std::move(options))), 23'000'001);
   KeepsObjects(*ValueOf(OpenS3Bucket(std::move(place))));
+}
+
+S3Options QuickParts() {
+  S3Options options = Quick();
+  options.part_bytes = 100'000;
+  return options;
+}
+
+TEST(S3Bucket, KeepsObjectsInParts) {
+  Double store;
+  const auto bucket = ValueOf(OpenS3Bucket(store.Place(), QuickParts()));
+  for (const uint64_t size : {1, 100'000, 100'001, 1'234'567}) KeepsPartsOf(*bucket, size);
+  EXPECT_EQ(store.Say("open"), "0");
+}
+
+// Each fault at each request of an upload in parts.
+TEST(S3Bucket, PartsGetPastPassingFaults) {
+  Double store;
+  const auto bucket = ValueOf(OpenS3Bucket(store.Place(), QuickParts()));
+  const auto put = [&] {
+    return bucket->PutParts("key", 450'000, [](uint64_t offset, std::span<uint8_t> out) {
+      for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<uint8_t>((offset + i) % 251);
+      return absl::OkStatus();
+    });
+  };
+  const auto right = [&] {
+    const auto bytes = bucket->GetRange("key", 0, 450'000);
+    if (!bytes.ok()) return false;
+    for (size_t i = 0; i < bytes->size(); ++i) {
+      if ((*bytes)[i] != i % 251) return false;
+    }
+    return true;
+  };
+  for (const std::string fault : {"slowdown", "internal", "reset", "error200"}) {
+    for (const std::string method : {"ANY", "PUT", "POST"}) {
+      for (const int count : {1, 2, 3}) {
+        SCOPED_TRACE(absl::StrCat(fault, " ", method, " ", count));
+        store.Fault(fault, method, count);
+        ASSERT_OK(put());
+        EXPECT_TRUE(right());
+        ASSERT_OK(bucket->Delete("key"));
+      }
+    }
+  }
+  EXPECT_EQ(store.Say("open"), "0");
+  for (const std::string fault : {"lost", "etag"}) {
+    store.Fault(fault, "PUT", 2);
+    ASSERT_OK(put());
+    EXPECT_TRUE(right());
+    ASSERT_OK(bucket->Delete("key"));
+  }
+}
+
+// The end is never asked for twice without a look.
+TEST(S3Bucket, TheEndOfPartsIsLookedAt) {
+  Double store;
+  const auto bucket = ValueOf(OpenS3Bucket(store.Place(), QuickParts()));
+  const auto put = [&](const std::string& fault, int count) {
+    bool first = true;
+    return bucket->PutParts("key", 150'000, [&, count](uint64_t, std::span<uint8_t> out) {
+      // From here on only the end is a POST.
+      if (std::exchange(first, false)) store.Fault(fault, "POST", count);
+      std::fill(out.begin(), out.end(), uint8_t{7});
+      return absl::OkStatus();
+    });
+  };
+  // Done, and the answer lost: one request for the end.
+  store.Say("completed");
+  ASSERT_OK(put("lost", 1));
+  EXPECT_EQ(store.Say("completed"), "1");
+  ASSERT_OK(put("cut", 1));
+  EXPECT_EQ(store.Say("completed"), "1");
+  ASSERT_OK(bucket->Delete("key"));
+  // Not done: it is asked for again.
+  ASSERT_OK(put("drop", 2));
+  EXPECT_EQ(store.Say("completed"), "1");
+  ASSERT_OK(bucket->Delete("key"));
+  // Never done: an error, nothing is there, and nothing stays.
+  EXPECT_TRUE(absl::IsUnavailable(put("drop", 1000)));
+  EXPECT_TRUE(absl::IsNotFound(bucket->Size("key").status()));
+  EXPECT_EQ(store.Say("open"), "0");
+  EXPECT_FALSE(put("error200", 1000).ok());
+  store.Fault("none", "ANY", 0);
+  EXPECT_EQ(store.Say("open"), "0");
+  // An older object of this name is not taken for the new one.
+  ASSERT_OK(bucket->PutParts("key", 150'000, [](uint64_t, std::span<uint8_t> out) {
+    std::fill(out.begin(), out.end(), uint8_t{9});
+    return absl::OkStatus();
+  }));
+  EXPECT_FALSE(put("drop", 1000).ok());
+  EXPECT_EQ(ValueOf(bucket->GetRange("key", 0, 1)), std::vector<uint8_t>{9});
+}
+
+TEST(S3Bucket, StoppedPartsAreGivenUp) {
+  Double store;
+  std::stop_source stop;
+  S3Options options = QuickParts();
+  options.stop = stop.get_token();
+  const auto bucket = ValueOf(OpenS3Bucket(store.Place(), std::move(options)));
+  const auto status = bucket->PutParts("key", 450'000, [&](uint64_t, std::span<uint8_t>) {
+    stop.request_stop();
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(absl::IsCancelled(status)) << status;
+  EXPECT_EQ(store.Say("open"), "0");
+}
+
+TEST(S3Bucket, PartsFitTheirNumber) {
+  EXPECT_EQ(PartBytes(1, 16 << 20), uint64_t{16} << 20);
+  EXPECT_EQ(PartBytes(kMaxParts << 24, 16 << 20), uint64_t{16} << 20);
+  EXPECT_EQ(PartBytes((kMaxParts << 24) + 1, 16 << 20), uint64_t{17} << 20);
+  EXPECT_GE(PartBytes(uint64_t{5} << 40, 1) * kMaxParts, uint64_t{5} << 40);
+  EXPECT_LE(PartBytes(uint64_t{5} << 40, 1), kMaxPartBytes);
+}
+
+// Keys that are replaced while the bucket is open.
+TEST(S3Bucket, ReadsNewCredentials) {
+  Double store;
+  test::TempDir directory;
+  const std::string path = directory / "credentials";
+  const auto write = [&](const std::string& access, const std::string& secret) {
+    std::ofstream(path + ".new") << "[default]\naws_access_key_id=" << access
+                                 << "\naws_secret_access_key=" << secret
+                                 << "\naws_session_token=" << kToken << "\n";
+    std::filesystem::rename(path + ".new", path);
+  };
+  write(kAccess, kSecret);
+  S3Place place = store.Place();
+  place.credentials = {};
+  place.watched = WatchS3CredentialFile(path);
+  const auto bucket = ValueOf(OpenS3Bucket(std::move(place), Quick()));
+  ASSERT_OK(bucket->Put("key", Bytes("1")));
+  store.Say("credentials AKNEW another/secret");
+  EXPECT_TRUE(absl::IsUnauthenticated(bucket->Put("key", Bytes("2"))));
+  write("AKNEW", "another/secret");
+  ASSERT_OK(bucket->Put("key", Bytes("3")));
+  // Half written: those before stay, and an error says what is wrong.
+  std::ofstream(path) << "[default]\naws_access_key_id=AKNEW2";
+  ASSERT_OK(bucket->Put("key", Bytes("4")));
+  store.Say("credentials AKNEW2 third");
+  const absl::Status refused = bucket->Put("key", Bytes("5"));
+  EXPECT_TRUE(absl::IsUnauthenticated(refused)) << refused;
+  EXPECT_NE(refused.message().find("can't be read"), absl::string_view::npos) << refused;
+  write("AKNEW2", "third");
+  ASSERT_OK(bucket->Put("key", Bytes("6")));
 }
 
 // Each fault once or twice: the call succeeds, with what is right.

@@ -5,6 +5,8 @@ s3_double.py ACCESS_KEY SECRET_KEY TOKEN BUCKET [PAGE]
 Prints its port. Commands on standard input, each answered by a line:
   fault KIND METHOD COUNT   the next COUNT requests with METHOD (ANY: all) have this fault
   most                      the most requests at a time since the last such command
+  completed, open           uploads in parts: completed since, and now neither done nor given up
+  credentials ACCESS SECRET others are refused from now on
   count                     requests since the last such command
 Signatures are computed here from what came over the wire, with no code of the client's.
 """
@@ -24,6 +26,8 @@ from xml.sax.saxutils import escape
 ACCESS, SECRET, TOKEN, BUCKET = sys.argv[1:5]
 PAGE = int(sys.argv[5]) if len(sys.argv) > 5 else 1000
 objects = {}
+marks = {}  # the metadata of objects that were put in parts
+uploads = {}  # their parts until they are complete
 faults = []
 lock = threading.Lock()
 counts = {"now": 0, "most": 0, "count": 0}
@@ -158,8 +162,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         key = parts[2] if len(parts) > 2 else ""
         if not key:
             return self.list(dict(urllib.parse.parse_qsl(query, keep_blank_values=True)), fault)
+        query = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
+        if "uploads" in query or "uploadId" in query:
+            return self.multipart(key, query, body, fault)
         if self.command == "PUT":
             with lock:
+                marks.pop(key, None)
                 objects[key] = body
             if fault == "lost":
                 self.close_connection = True
@@ -175,10 +183,57 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.send(204)
         if key not in objects:
             return self.error(404, "NoSuchKey", "The specified key does not exist.")
-        return self.read(objects[key], fault)
+        return self.read(objects[key], fault, marks.get(key))
 
-    def read(self, data, fault):
+    def multipart(self, key, query, body, fault):
+        if self.command == "POST" and "uploads" in query:
+            with lock:
+                name = f"upload/{len(uploads)}+&="
+                uploads[name] = (key, {}, self.headers.get("x-amz-meta-cbt-upload"))
+            if fault == "lost":
+                self.close_connection = True
+                return None
+            return self.send(200, ("<InitiateMultipartUploadResult><UploadId>" + escape(name) +
+                                   "</UploadId></InitiateMultipartUploadResult>").encode())
+        with lock:
+            _, parts, mark = uploads.get(query["uploadId"], ("", None, None))
+        if parts is None:
+            return self.error(404, "NoSuchUpload")
+        if self.command == "PUT":
+            with lock:
+                parts[int(query["partNumber"])] = body
+            if fault == "lost":
+                self.close_connection = True
+                return None
+            return self.send(200, headers={
+                "ETag": f'"{hashlib.md5(b"other" if fault == "etag" else body).hexdigest()}"'})
+        with lock:
+            uploads[query["uploadId"]] = (key, None, None)
+        if self.command == "DELETE":
+            return self.send(204)
+        named = re.findall(r"<PartNumber>(\d+)</PartNumber><ETag>([^<]*)</ETag>", body.decode())
+        tags = [f'"{hashlib.md5(parts[number]).hexdigest()}"' for number in sorted(parts)]
+        if [(int(number), tag) for number, tag in named] != list(zip(sorted(parts), tags)):
+            return self.error(400, "InvalidPart")
+        if fault == "drop":  # not done, and never answered
+            with lock:
+                uploads[query["uploadId"]] = (key, parts, mark)
+            self.close_connection = True
+            return None
+        with lock:
+            objects[key] = b"".join(parts[number] for number in sorted(parts))
+            marks[key] = mark
+            counts["completed"] = counts.get("completed", 0) + 1
+        if fault == "lost":
+            self.close_connection = True
+            return None
+        answer = b"<?xml version='1.0'?>   <CompleteMultipartUploadResult><ETag>x-1</ETag></CompleteMultipartUploadResult>"
+        return self.send(200, answer, cut="cut" if fault == "cut" else None)
+
+    def read(self, data, fault, mark):
         headers = {"ETag": f'"{hashlib.md5(data).hexdigest()}"'}
+        if mark is not None:
+            headers = {"ETag": '"0123-2"', "x-amz-meta-cbt-upload": mark}
         cut = fault if fault in ("cut", "stall") else None
         asked = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         if asked is None or fault == "norange":
@@ -228,7 +283,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             with lock:
                 counts["now"] -= 1
 
-    do_GET = do_PUT = do_HEAD = do_DELETE = counted
+    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = counted
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -246,8 +301,11 @@ def main():
         with lock:
             if words[0] == "fault":
                 faults[:] = [[words[1], words[2], int(words[3])]]
+            elif words[0] == "credentials":
+                globals().update(ACCESS=words[1], SECRET=words[2])
             else:
-                answer = str(counts[words[0]])
+                counts["open"] = sum(parts is not None for _, parts, _ in uploads.values())
+                answer = str(counts.get(words[0], 0))
                 counts[words[0]] = 0
         print(answer, flush=True)
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <memory>
 #include <optional>
@@ -19,13 +20,16 @@
 #include "cbt/memory.h"
 #include "cbt/source/copy_ranges.h"
 #include "cbt/source/image.h"
+#include "cbt/source/qcow2.h"
 #include "programs/cbt/command.h"
+#include "programs/cbt/options/choices.h"
 #include "programs/cbt/options/extent_options.h"
 #include "programs/cbt/output/output.h"
 #include "programs/cbt/output/progress.h"
 #include "programs/cbt/support/files.h"
 #include "programs/cbt/support/numbers.h"
 #include "programs/cbt/support/status.h"
+#include "source/overlay/overlay_input.h"
 
 namespace cbt::cli {
 namespace {
@@ -34,7 +38,16 @@ struct ApplyArguments {
   std::string base;
   std::string target;
   std::string out;
+  std::string from;  // empty: not said
   std::optional<uint64_t> block_size;
+};
+
+// The later snapshot: an image, or an increment above the base.
+struct Later {
+  std::shared_ptr<const Image> file;
+  std::shared_ptr<const Qcow2Image> overlay = nullptr;  // null: an image
+
+  uint64_t size() const { return overlay != nullptr ? overlay->virtual_size() : file->size(); }
 };
 
 // Where the result goes, and its permissions.
@@ -47,13 +60,6 @@ absl::StatusOr<struct stat> StatOf(const Image& image) {
   struct stat info {};
   if (fstat(image.descriptor(), &info) != 0) return IoError(image.label(), errno);
   return info;
-}
-
-// Only callable while there is one thread.
-mode_t CurrentUmask() {
-  const mode_t mask = umask(0);
-  umask(mask);
-  return mask;
 }
 
 // Checks that writing `out` can't damage the images or anything else.
@@ -82,19 +88,66 @@ absl::StatusOr<Destination> CheckDestination(const std::string& out, const Image
   return Destination{std::move(place->path), info.st_mode & kPermissions};
 }
 
+absl::StatusOr<Later> OpenLater(const ApplyArguments& arguments) {
+  absl::StatusOr<std::shared_ptr<const Image>> file = Image::Open(arguments.target);
+  if (!file.ok()) return file.status();
+  Later later{*std::move(file)};
+  if (arguments.from.empty()) {
+    std::array<uint8_t, 4> first{};
+    absl::Status read = later.file->Read(0, first.size(), first.data());
+    if (!read.ok()) return read;
+    // A guest decides how its volume begins, so the content alone must not decide what it is.
+    if (LooksLikeQcow2(first)) {
+      return UsageError(arguments.target,
+                        "begins like qcow2: say whether it is an increment of that format "
+                        "(--from qcow2) or the volume itself (--from image)");
+    }
+  }
+  if (arguments.from != "qcow2") return later;
+  absl::StatusOr<std::shared_ptr<const Qcow2Image>> overlay =
+      Qcow2Image::FromImage(later.file, "", {.follow_backing = false});
+  if (!overlay.ok()) return overlay.status();
+  later.overlay = *std::move(overlay);
+  return later;
+}
+
+// What is to be written over a copy of the base, and where it comes from.
+struct Ranges {
+  std::unique_ptr<ExtentCursor> cursor;
+  std::unique_ptr<CopyInput> input;
+};
+
+absl::StatusOr<Ranges> OpenRanges(const std::shared_ptr<const Image>& base, const Later& target,
+                                  const ApplyArguments& arguments, Executor& executor) {
+  if (target.overlay != nullptr) {
+    absl::StatusOr<std::unique_ptr<ExtentCursor>> held =
+        MakeQcow2LayerCursor({target.overlay, std::nullopt});
+    if (!held.ok()) return held.status();
+    absl::StatusOr<std::unique_ptr<CopyInput>> input = MakeOverlayInput(target.overlay);
+    if (!input.ok()) return input.status();
+    return Ranges{*std::move(held), *std::move(input)};
+  }
+  absl::StatusOr<std::unique_ptr<ExtentCursor>> changed = MakeImageDeltaCursor(
+      base, target.file,
+      {.block_size = arguments.block_size.value_or(kDefaultBlockSize), .executor = &executor});
+  if (!changed.ok()) return changed.status();
+  return Ranges{*std::move(changed), MakeCopyInput(target.file)};
+}
+
 // Writes `target` to `descriptor`, an empty file, starting from a copy of `base`.
-absl::StatusOr<CopyProgress> Restore(const std::shared_ptr<const Image>& base,
-                                     const std::shared_ptr<const Image>& target,
+absl::StatusOr<CopyProgress> Restore(const std::shared_ptr<const Image>& base, const Later& target,
                                      const ApplyArguments& arguments, int descriptor) {
-  const auto size = static_cast<off64_t>(target->size());
+  ThreadPool pool(WorkerThreads());
+  absl::StatusOr<Ranges> ranges = OpenRanges(base, target, arguments, pool);
+  if (!ranges.ok()) return ranges.status();
+  const auto size = static_cast<off64_t>(target.size());
   if (Retry([&] { return ftruncate(descriptor, size); }) != 0) {
     return IoError(arguments.out, errno);
   }
-  ThreadPool pool(WorkerThreads());
   const std::unique_ptr<CopyOutput> output = MakeCopyOutput(descriptor, arguments.out);
   // The commit syncs.
   CopyOptions options = {.executor = &pool, .output_is_zero = true, .sync = false};
-  const uint64_t shared = std::min(base->size(), target->size());
+  const uint64_t shared = std::min(base->size(), target.size());
   {
     Progress progress("copying base", shared);
     options.on_progress = [&progress](const CopyProgress& done) { progress.Update(done.covered); };
@@ -108,29 +161,26 @@ absl::StatusOr<CopyProgress> Restore(const std::shared_ptr<const Image>& base,
     if (!copied.ok()) return copied.status();
   }
 
-  absl::StatusOr<std::unique_ptr<ExtentCursor>> cursor = MakeImageDeltaCursor(
-      base, target,
-      {.block_size = arguments.block_size.value_or(kDefaultBlockSize), .executor = &pool});
-  if (!cursor.ok()) return cursor.status();
-  Progress progress("applying changes", target->size());
+  Progress progress("applying changes", target.size());
   options.on_progress = [&progress](const CopyProgress& done) { progress.Update(done.covered); };
   options.output_is_zero = false;
   options.allow_longer_input = false;
   const absl::StatusOr<CopyProgress> applied =
-      CopyRanges(**cursor, *MakeCopyInput(target), *output, options);
+      CopyRanges(*ranges->cursor, *ranges->input, *output, options);
   if (!applied.ok()) return applied.status();
   // Data was copied before and after the comparison, which can't see changes made in between.
   if (absl::Status unchanged = base->CheckUnchanged(); !unchanged.ok()) return unchanged;
-  if (absl::Status unchanged = target->CheckUnchanged(); !unchanged.ok()) return unchanged;
+  if (absl::Status unchanged = target.file->CheckUnchanged(); !unchanged.ok()) return unchanged;
   return applied;
 }
 
 absl::Status Apply(const ApplyArguments& arguments) {
   const absl::StatusOr<std::shared_ptr<const Image>> base = Image::Open(arguments.base);
   if (!base.ok()) return base.status();
-  const absl::StatusOr<std::shared_ptr<const Image>> target = Image::Open(arguments.target);
+  const absl::StatusOr<Later> target = OpenLater(arguments);
   if (!target.ok()) return target.status();
-  const absl::StatusOr<Destination> destination = CheckDestination(arguments.out, **base, **target);
+  const absl::StatusOr<Destination> destination =
+      CheckDestination(arguments.out, **base, *target->file);
   if (!destination.ok()) return destination.status();
   WarnIfSwapped("apply", arguments.base, arguments.target);
   const absl::StatusOr<std::unique_ptr<TempFile>> file = TempFile::Create(destination->path);
@@ -144,8 +194,8 @@ absl::Status Apply(const ApplyArguments& arguments) {
   }
 
   Output output(STDOUT_FILENO, "stdout");
-  output.Append("copied " + HumanSize(applied->range_bytes) + " of " +
-                HumanSize((*target)->size()) + " in " + std::to_string(applied->ranges) +
+  output.Append("copied " + HumanSize(applied->range_bytes) + " of " + HumanSize(target->size()) +
+                " in " + std::to_string(applied->ranges) +
                 (applied->ranges == 1 ? " range\n" : " ranges\n"));
   return output.Close();
 }
@@ -157,8 +207,14 @@ void AddApply(CLI::App& app, Command& command) {
       "apply", "Copy BASE to OUT, then the changed ranges of TARGET, so that OUT equals TARGET");
   const auto arguments = std::make_shared<ApplyArguments>();
   sub->add_option("BASE", arguments->base, "Image of the earlier snapshot")->required();
-  sub->add_option("TARGET", arguments->target, "Image of the later snapshot")->required();
+  sub->add_option("TARGET", arguments->target,
+                  "Image of the later snapshot, or an increment above BASE (--from qcow2)")
+      ->required();
   sub->add_option("OUT", arguments->out, "File to write; replaced only when complete")->required();
+  sub->add_option("--from", arguments->from,
+                  "What TARGET is: image, or qcow2, an increment as `cbtctl export` writes them")
+      ->type_name("FORMAT")
+      ->check(IsOneOf({"image", "qcow2"}));
   AddBlockSizeOption(*sub, arguments->block_size);
   sub->footer(
       "Example: prove that the delta from Monday to Tuesday is complete\n"

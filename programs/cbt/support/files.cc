@@ -83,6 +83,12 @@ absl::Status CheckDirectory(const std::string& path, const InputFiles& inputs,
 
 }  // namespace
 
+mode_t CurrentUmask() {
+  const mode_t mask = umask(0);
+  umask(mask);
+  return mask;
+}
+
 bool IsStdout(const std::string& path) { return path == "-" || path == "/dev/stdout"; }
 
 absl::StatusOr<OutputPlace> FindOutputPlace(const std::string& path, const InputFiles& inputs) {

@@ -47,6 +47,9 @@ void WarnIfSwapped(const char* subcommand, const std::string& base, const std::s
 // Whether the inode numbers say that both are one file; use this to refuse when in doubt.
 bool MayBeSameFile(const struct stat& a, const struct stat& b) noexcept;
 
+// Only callable while there is one thread: it is set and put back.
+mode_t CurrentUmask();
+
 // True for "-" and for /dev/stdout, which is a link: its target would be replaced, and its contents
 // lost.
 bool IsStdout(const std::string& path);

@@ -34,6 +34,9 @@ std::vector<std::string> SourceLibraries() {
   // Loaded when it is needed, which is not here.
   names.emplace_back("libnbd.so.0");
 #endif
+#if CBT_HAVE_LIBZSTD
+  names.emplace_back("libzstd.so.1");
+#endif
 #if CBT_HAVE_LIBEXT2FS
   const char* ext_version = nullptr;
   ext2fs_get_library_version(&ext_version, nullptr);

@@ -63,6 +63,8 @@ struct Qcow2Header {
   unsigned cluster_bits = 0;
   bool extended = false;       // entries of 16 bytes, with 32 subclusters per cluster
   bool external_data = false;  // clusters lie in another file; bitmaps don't
+  bool encrypted = false;
+  bool zstd = false;  // compressed clusters are zstd's, not zlib's
   Qcow2Tables active;
   uint64_t snapshot_count = 0;
   uint64_t snapshots_offset = 0;

@@ -32,12 +32,15 @@ constexpr uint64_t kIncompatibleAt = 72;
 constexpr uint64_t kAutoclearAt = 88;
 constexpr uint64_t kRefcountOrderAt = 96;
 constexpr uint64_t kHeaderLengthAt = 100;
+constexpr uint64_t kCompressionTypeAt = 104;
 
 constexpr uint64_t kDirty = 1;
 constexpr uint64_t kCorrupt = 2;
 constexpr uint64_t kExternalData = 4;
 constexpr uint64_t kCompressionType = 8;
 constexpr uint64_t kExtendedEntries = 16;
+
+constexpr uint8_t kZstd = 1;
 
 constexpr uint64_t kBitmapsConsistent = 1;
 
@@ -183,7 +186,7 @@ absl::Status CheckQcow2Tables(const Image& file, const Qcow2Header& header,
 }
 
 absl::StatusOr<Qcow2Header> ReadQcow2Header(const Image& file) {
-  std::array<uint8_t, kHeaderBytesV3> bytes;
+  std::array<uint8_t, kHeaderBytesV3 + 8> bytes;
   if (absl::Status status = file.Read(0, bytes.size(), bytes.data()); !status.ok()) return status;
   if (!LooksLikeQcow2(bytes)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -212,6 +215,9 @@ absl::StatusOr<Qcow2Header> ReadQcow2Header(const Image& file) {
     if (absl::Status status = CheckFeatures(file, incompatible); !status.ok()) return status;
     header.extended = (incompatible & kExtendedEntries) != 0;
     header.external_data = (incompatible & kExternalData) != 0;
+    if ((incompatible & kCompressionType) != 0 && length > kCompressionTypeAt) {
+      header.zstd = bytes[kCompressionTypeAt] == kZstd;
+    }
     if (header.extended && cluster_bits < 14) {
       return Qcow2Broken(file, kClusterBitsAt,
                          absl::StrCat("subclusters in clusters of 2^", cluster_bits, " bytes"));
@@ -226,6 +232,7 @@ absl::StatusOr<Qcow2Header> ReadQcow2Header(const Image& file) {
     return absl::UnimplementedError(
         absl::StrCat("qcow2: ", file.label(), ": an unknown encryption at offset ", kCryptAt));
   }
+  header.encrypted = LoadBig32(&bytes[kCryptAt]) != 0;
   header.active = {LoadBig64(&bytes[kSizeAt]), LoadBig64(&bytes[kL1OffsetAt]),
                    LoadBig32(&bytes[kL1SizeAt])};
   absl::Status status = CheckQcow2Tables(file, header, header.active, kSizeAt);
