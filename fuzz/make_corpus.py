@@ -574,26 +574,11 @@ def main():
     parser.add_argument("--cbt")
     arguments = parser.parse_args()
     corpora = Corpora(arguments.output)
-    add_messages(corpora)
-    add_requests(corpora)
-    add_calls(corpora)
-    add_wire(corpora)
-    add_streams(corpora)
-    add_tokens(corpora)
-    add_grpc_messages(corpora)
-    add_lines(corpora)
-    add_answers(corpora)
-    add_watch(corpora)
-    add_objects(corpora)
-    add_repository(corpora)
-    add_aggregated(corpora)
-    add_components(corpora)
-    add_cosi(corpora)
-    add_maps(corpora)
+    for add in (add_messages, add_requests, add_calls, add_wire, add_streams, add_tokens,
+                add_grpc_messages, add_lines, add_answers, add_watch, add_objects, add_repository,
+                add_aggregated, add_components, add_cosi, add_maps, add_lists, add_images, add_rest):
+        add(corpora)
     add_map_files(corpora, arguments.cbt)
-    add_lists(corpora)
-    add_images(corpora)
-    add_rest(corpora)
     print("seeds:", ", ".join(f"{name} {count}" for name, count in sorted(corpora.counts.items())))
 
 

@@ -15,9 +15,8 @@ namespace cbt::bucket {
 // Calls `use(path, text)` for each element without children; the path has the names above it and its
 // own: "/Tagging/TagSet/Tag/Key". False for what is not well-formed, has a document type, or is too
 // deep or long to be S3's; elements before the mistake have been used then.
-bool ForEachXmlLeaf(
-    std::string_view xml,
-    const std::function<void(std::string_view path, const std::string& text)>& use);
+bool ForEachXmlLeaf(std::string_view xml,
+                    const std::function<void(std::string_view path, const std::string& text)>& use);
 
 struct ListPage {
   std::vector<ObjectInfo> objects = {};
