@@ -138,6 +138,10 @@ class DyingBucket final : public bucket::Bucket {
     if (left == 0 && torn_) bucket_->Put(key, bytes).IgnoreError();
     return Dead();
   }
+  absl::Status PutParts(const std::string& key, uint64_t size,
+                        const bucket::PartReader& read) override {
+    return left_.fetch_sub(1) > 0 ? bucket_->PutParts(key, size, read) : Dead();
+  }
   absl::StatusOr<Bytes> GetRange(const std::string& key, uint64_t offset,
                                  uint64_t length) override {
     return bucket_->GetRange(key, offset, length);

@@ -112,33 +112,34 @@ absl::StatusOr<Later> OpenLater(const ApplyArguments& arguments) {
 }
 
 // What is to be written over a copy of the base, and where it comes from.
-struct Ranges {
+struct RangesToApply {
   std::unique_ptr<ExtentCursor> cursor;
   std::unique_ptr<CopyInput> input;
 };
 
-absl::StatusOr<Ranges> OpenRanges(const std::shared_ptr<const Image>& base, const Later& target,
-                                  const ApplyArguments& arguments, Executor& executor) {
+absl::StatusOr<RangesToApply> OpenRanges(const std::shared_ptr<const Image>& base,
+                                         const Later& target, const ApplyArguments& arguments,
+                                         Executor& executor) {
   if (target.overlay != nullptr) {
     absl::StatusOr<std::unique_ptr<ExtentCursor>> held =
         MakeQcow2LayerCursor({target.overlay, std::nullopt});
     if (!held.ok()) return held.status();
     absl::StatusOr<std::unique_ptr<CopyInput>> input = MakeOverlayInput(target.overlay);
     if (!input.ok()) return input.status();
-    return Ranges{*std::move(held), *std::move(input)};
+    return RangesToApply{*std::move(held), *std::move(input)};
   }
   absl::StatusOr<std::unique_ptr<ExtentCursor>> changed = MakeImageDeltaCursor(
       base, target.file,
       {.block_size = arguments.block_size.value_or(kDefaultBlockSize), .executor = &executor});
   if (!changed.ok()) return changed.status();
-  return Ranges{*std::move(changed), MakeCopyInput(target.file)};
+  return RangesToApply{*std::move(changed), MakeCopyInput(target.file)};
 }
 
 // Writes `target` to `descriptor`, an empty file, starting from a copy of `base`.
 absl::StatusOr<CopyProgress> Restore(const std::shared_ptr<const Image>& base, const Later& target,
                                      const ApplyArguments& arguments, int descriptor) {
   ThreadPool pool(WorkerThreads());
-  absl::StatusOr<Ranges> ranges = OpenRanges(base, target, arguments, pool);
+  absl::StatusOr<RangesToApply> ranges = OpenRanges(base, target, arguments, pool);
   if (!ranges.ok()) return ranges.status();
   const auto size = static_cast<off64_t>(target.size());
   if (Retry([&] { return ftruncate(descriptor, size); }) != 0) {
