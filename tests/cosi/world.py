@@ -97,12 +97,11 @@ class Plane:
         for file in ("namespace", "service-account", "cluster-role", "cluster-role-binding",
                      "lease-role", "user-role"):
             self.plane.apply(os.path.join(DEPLOY, "controller", file + ".yaml"))
-        for file in ("service-account", "cluster-role", "cluster-role-binding"):
+        for file in ("namespace", "service-account", "cluster-role", "cluster-role-binding"):
             self.plane.apply(os.path.join(DEPLOY, "node", file + ".yaml"))
         self.plane.apply(os.path.join(DEPLOY, "sidecar", "cluster-role.yaml"))
         for namespace in ("cosi-driver", "other-driver"):
-            self.plane.account(namespace, "cosi-driver")
-            for file in ("cluster-role-binding", "role", "node-role"):
+            for file in ("service-account", "cluster-role-binding", "role", "node-role"):
                 text = parts.read(os.path.join(DEPLOY, "sidecar", file + ".yaml")).decode()
                 text = re.sub(r"(namespace|name): cosi-driver$",
                               lambda m: f"{m[1]}: {namespace}" if m[1] == "namespace" else m[0],
@@ -112,7 +111,7 @@ class Plane:
                                         f"  name: cbt-cosi-sidecar-{namespace}\nroleRef")
                 self.plane.apply_text(text)
         self.controller_config = self.plane.kubeconfig_of("cbt-cosi", "cosi-controller", self.folder)
-        self.node_config = self.plane.kubeconfig_of("cbt-cosi", "cosi-node", self.folder)
+        self.node_config = self.plane.kubeconfig_of("cbt-cosi-node", "cosi-node", self.folder)
         self.plane.create({"apiVersion": "v1", "kind": "ConfigMap",
                            "metadata": {"name": "read-write", "namespace": "policies"},
                            "data": {"policy.json": '{"Effect":"Allow","Action":["s3:*"]}'}})
