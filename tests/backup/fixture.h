@@ -139,7 +139,7 @@ class DyingBucket final : public bucket::Bucket {
     return Dead();
   }
   absl::Status PutParts(const std::string& key, uint64_t size,
-                        const bucket::PartReader& read) override {
+                        const bucket::Bucket::PartReader& read) override {
     return left_.fetch_sub(1) > 0 ? bucket_->PutParts(key, size, read) : Dead();
   }
   absl::StatusOr<Bytes> GetRange(const std::string& key, uint64_t offset,
