@@ -202,7 +202,7 @@ envtest:  ## a real Kubernetes control plane for the tests, from Go modules (ENV
 	@tests/envtest/build.sh $(ENVTEST)
 
 # Of the versions in bindings/go/go.sum and its neighbours, into the module cache of Go. Needs Go 1.26.
-go-modules:  ## the Go modules that the tests of bindings/go need, which use them from then on
+go-modules:  ## the Go modules of bindings/go and of the examples, for the tests that need them
 	@tests/go/modules.sh
 
 # Readers of Arrow streams, grpcio and mypy of pinned versions for the tests of bindings/python, which use
@@ -243,10 +243,6 @@ soak: test-build  ## mixed load on the servers: SOAK_SECONDS (an hour), into bui
 load: test-build  ## what slow, stalled and vanishing clients cost
 	$(call soak_test,load.py,build/release/bin/slow_readers $(LOAD_OPTIONS))
 
-# Once; the tests that need them fetch nothing, and are skipped without them.
-example-modules:  ## the modules of the examples in Go, into Go's cache
-	@cd examples/provider-go && go mod download
-
 # Once; the tests fetch nothing, and skip what they miss.
 rust-crates:  ## the crates of the plugin in bindings/rust, into cargo's cache
 	@cargo fetch --locked --manifest-path bindings/rust/plugin/Cargo.toml
@@ -283,14 +279,22 @@ deb:  ## Debian packages libcbt-dev, cbt, cbt-doc: build/deb/packages
 	@$(PACKAGES) build docs deb
 	@debian/build.sh build/deb $(JOBS)
 
-# The servers of a cluster, and the command, as container images: OCI archives, built without a daemon.
-IMAGE ?= build/image/csi-snapshot-metadata.tar
-IMAGE_CBT ?= build/image/cbtctl.tar
-IMAGE_TAG ?= latest
-image: all  ## container images: build/image/csi-snapshot-metadata.tar (the sidecar), cbtctl.tar
+# The servers of a cluster, the driver and the command, as container images: OCI archives, built without a
+# daemon, with lists of their contents. The tag is the version.
+IMAGE_DIR ?= build/image
+image: all  ## container images of sidecar, driver and command, and their SBOMs: build/image
 	@$(PACKAGES) build
-	@deploy/image/build.py --program build/release/bin/cbt-cluster --output $(IMAGE) --tag $(IMAGE_TAG)
-	@deploy/image/build.py --program build/release/bin/cbtctl --output $(IMAGE_CBT) --tag $(IMAGE_TAG)
+	@deploy/image/build.py --program build/release/bin/cbt-cluster --output $(IMAGE_DIR)/csi-snapshot-metadata.tar
+	@deploy/image/build.py --program build/release/bin/cbtctl --output $(IMAGE_DIR)/cbtctl.tar
+	@deploy/image/build.py --program build/release/bin/cbt-driver --output $(IMAGE_DIR)/csi-driver.tar
+
+# Sources, manifests with pinned images, images, SBOMs, Debian packages, changes, checksums. PACKAGES_MORE:
+# further files, such as wheels. The tree must be committed.
+REGISTRY ?= registry.example.com/libcbt
+PACKAGES_MORE ?=
+release: all deb  ## everything that a release has: build/dist (REGISTRY, PACKAGES_MORE)
+	@deploy/release/release.py --output build/dist --registry $(REGISTRY) \
+	  --packages build/deb/packages/*.deb $(PACKAGES_MORE)
 
 # The packages of `make deb` in a new Debian in DEB_ROOT: needs root, mmdebstrap and a mirror.
 DEB_ROOT ?= /var/tmp/cbt-deb-test
@@ -299,6 +303,7 @@ deb-test: need-deb-test deb  ## installs, uses and removes them in a clean Debia
 
 install: all  ## into PREFIX (default /usr/local), below DESTDIR if set
 	@cmake --install build/release --prefix $(PREFIX)
+	@test -n "$(DESTDIR)" || echo "programs find libcbt.so.1 after: ldconfig (as root), or LD_LIBRARY_PATH=$(PREFIX)/lib"
 
 clean:  ## removes build/
 	@cmake -E rm -rf build

@@ -136,6 +136,7 @@ if(TARGET cbt_c)
     configure_file(${CMAKE_CURRENT_LIST_DIR}/${name}.pc.in ${PROJECT_BINARY_DIR}/pkgconfig/${name}.pc @ONLY)
     install(FILES ${PROJECT_BINARY_DIR}/pkgconfig/${name}.pc DESTINATION ${cbt_pkgconfig_dir})
   endforeach()
+  include(${CMAKE_CURRENT_LIST_DIR}/CbtBindings.cmake)
 endif()
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/cbt DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
@@ -176,6 +177,8 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR}
         FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.json" PATTERN site EXCLUDE)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/deploy/kubernetes DESTINATION ${CMAKE_INSTALL_DOCDIR}/deploy
+        COMPONENT documents)
+install(PROGRAMS ${PROJECT_SOURCE_DIR}/deploy/certificate.sh DESTINATION ${CMAKE_INSTALL_DOCDIR}/deploy
         COMPONENT documents)
 
 # The contracts, for code generation in any language. gRPC's own services come with gRPC.

@@ -4,8 +4,10 @@ package cbt
 import "C"
 
 import (
+	"math"
 	"runtime"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 )
@@ -31,6 +33,19 @@ const (
 type Snapshot struct {
 	ID       string
 	Capacity uint64
+	// When it was taken; the zero Time: not known.
+	Taken time.Time
+}
+
+// nanoseconds is a time as the library counts it. The zero Time is not known.
+func nanoseconds(taken time.Time) (C.int64_t, error) {
+	if taken.IsZero() {
+		return math.MinInt64, nil
+	}
+	if count := taken.UnixNano(); time.Unix(0, count).Equal(taken) {
+		return C.int64_t(count), nil
+	}
+	return 0, &Error{codes.InvalidArgument, "the time " + taken.String() + " is out of range"}
 }
 
 func madeChain(code C.cbt_code, handle *C.cbt_chain, e *C.cbt_error) (*Chain, error) {
@@ -46,6 +61,15 @@ func madeChain(code C.cbt_code, handle *C.cbt_chain, e *C.cbt_error) (*Chain, er
 // snapshot is first. All its maps have the granularity. Errors: AlreadyExists, InvalidArgument, those
 // of files.
 func CreateChain(directory, volume, first string, geometry Geometry) (*Chain, error) {
+	return CreateChainAt(directory, volume, first, time.Time{}, geometry)
+}
+
+// CreateChainAt is CreateChain with the time at which first was taken; the zero Time: not known.
+func CreateChainAt(directory, volume, first string, taken time.Time, geometry Geometry) (*Chain, error) {
+	when, err := nanoseconds(taken)
+	if err != nil {
+		return nil, err
+	}
 	t, free, err := texts(directory, volume, first)
 	if err != nil {
 		return nil, err
@@ -54,7 +78,7 @@ func CreateChain(directory, volume, first string, geometry Geometry) (*Chain, er
 	g := geometry.c()
 	var handle *C.cbt_chain
 	var e *C.cbt_error
-	code := C.cbt_chain_create(t[0].c, t[1].c, t[2].c, &g, nil, &handle, &e)
+	code := C.cbt_chain_create_at(t[0].c, t[1].c, t[2].c, &g, when, nil, &handle, &e)
 	return madeChain(code, handle, e)
 }
 
@@ -107,7 +131,16 @@ func (c *Chain) Snapshots() ([]Snapshot, error) {
 		if err := failed(code, e); err != nil {
 			return nil, err
 		}
-		found[i] = Snapshot{C.GoString(id), uint64(capacity)}
+		found[i] = Snapshot{ID: C.GoString(id), Capacity: uint64(capacity)}
+		var known C.int32_t
+		var taken C.int64_t
+		code = C.cbt_chain_snapshot_time(c.handle, C.uint64_t(i), &known, &taken, &e)
+		if err := failed(code, e); err != nil {
+			return nil, err
+		}
+		if known != 0 {
+			found[i].Taken = time.Unix(0, int64(taken))
+		}
 	}
 	return found, nil
 }
@@ -115,7 +148,14 @@ func (c *Chain) Snapshots() ([]Snapshot, error) {
 // Append adds a snapshot: the map holds what changed since the newest one, and its names are the
 // volume, the newest snapshot (base) and the new one (target). Errors: FailedPrecondition if the base
 // is not the newest, AlreadyExists, InvalidArgument, those of files.
-func (c *Chain) Append(changes *Map) error {
+func (c *Chain) Append(changes *Map) error { return c.AppendAt(changes, time.Time{}) }
+
+// AppendAt is Append with the time at which the new snapshot was taken; the zero Time: not known.
+func (c *Chain) AppendAt(changes *Map, taken time.Time) error {
+	when, err := nanoseconds(taken)
+	if err != nil {
+		return err
+	}
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	if err := c.locked(); err != nil {
@@ -123,7 +163,7 @@ func (c *Chain) Append(changes *Map) error {
 	}
 	return changes.use(func(handle *C.cbt_map) error {
 		var e *C.cbt_error
-		code := C.cbt_chain_append(c.handle, handle, &e)
+		code := C.cbt_chain_append_at(c.handle, handle, when, &e)
 		return failed(code, e)
 	})
 }

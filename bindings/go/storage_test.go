@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 )
@@ -111,13 +112,16 @@ func TestChains(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer chain.Close()
+	taken := time.Unix(1764201600, 7)
 	for i, days := range [][2]string{{"mon", "tue"}, {"tue", "wed"}, {"wed", "thu"}} {
-		if err := chain.Append(mustMap(t, Names{"vol", days[0], days[1]}, Extent{uint64(i) * 8192, 4096})); err != nil {
+		if err := chain.AppendAt(mustMap(t, Names{"vol", days[0], days[1]}, Extent{uint64(i) * 8192, 4096}), taken.Add(time.Duration(i))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	wantCode(t, chain.Append(mustMap(t, Names{"vol", "mon", "fri"})), codes.FailedPrecondition)
-	if snapshots, err := chain.Snapshots(); err != nil || len(snapshots) != 4 || snapshots[3] != (Snapshot{"thu", volume.Capacity}) {
+	wantCode(t, chain.AppendAt(mustMap(t, Names{"vol", "thu", "fri"}), time.Unix(1<<40, 0)), codes.InvalidArgument)
+	if snapshots, err := chain.Snapshots(); err != nil || len(snapshots) != 4 ||
+		snapshots[3] != (Snapshot{"thu", volume.Capacity, taken.Add(2)}) || !snapshots[0].Taken.IsZero() {
 		t.Errorf("%v: %v", snapshots, err)
 	}
 	if err := chain.Remove("tue"); err != nil {

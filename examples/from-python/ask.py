@@ -22,6 +22,8 @@ def main(address: str, base: str, target: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        sys.exit("usage: ask.py ADDRESS BASE TARGET")
     try:
         main(*sys.argv[1:])
     except cbt.Error as error:

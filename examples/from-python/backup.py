@@ -68,5 +68,7 @@ def restore(folder: str, snapshot: str, image: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 5:
+        sys.exit("usage: backup.py take ADDRESS FOLDER SNAPSHOT DEVICE [BASE] | restore FOLDER SNAPSHOT IMAGE")
     command, *arguments = sys.argv[1:]
     (take if command == "take" else restore)(*arguments)

@@ -46,4 +46,6 @@ def main(address: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: plugin.py ADDRESS")
     main(sys.argv[1])

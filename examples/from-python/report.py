@@ -1,5 +1,6 @@
 # What changed between the images of a folder, oldest name first: a report with DuckDB.
 #
+#     python -m pip install duckdb
 #     python report.py /snapshots/vol1
 import pathlib
 import sys
@@ -30,4 +31,6 @@ def main(folder: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: report.py FOLDER")
     main(sys.argv[1])

@@ -160,6 +160,50 @@ static void chains(void) {
   cbt_chain_free(chain);
 }
 
+static void expect_time(const cbt_chain* chain, uint64_t index, int32_t known, int64_t time) {
+  int32_t found_known = 7;
+  int64_t found = 7;
+  EXPECT_OK(cbt_chain_snapshot_time(chain, index, &found_known, &found, &error));
+  EXPECT_EQ(found_known, known);
+  EXPECT(found == time);
+}
+
+static void chain_times(void) {
+  cbt_chain *chain = NULL, *reader = NULL;
+  char folder[5000];
+  snprintf(folder, sizeof(folder), "%s", path_of("times"));
+  EXPECT_OK(cbt_chain_create_at(folder, "vol", "monday", &kVolume, -1, NULL, &chain, &error));
+  const uint64_t offset = 0;
+  cbt_map* const map = map_of(&offset, 1);
+  EXPECT_OK(cbt_map_set_identity(map, "vol", "monday", "tuesday", &error));
+  const int64_t time = INT64_C(1764201600000000007);
+  EXPECT_FAILS(CBT_INVALID_ARGUMENT, "chain", cbt_chain_append_at(NULL, map, time, &error));
+  EXPECT_FAILS(CBT_INVALID_ARGUMENT, "map", cbt_chain_append_at(chain, NULL, time, &error));
+  EXPECT_OK(cbt_chain_append_at(chain, map, time, &error));
+  EXPECT_OK(cbt_map_set_identity(map, "vol", "tuesday", "wednesday", &error));
+  EXPECT_OK(cbt_chain_append_at(chain, map, INT64_MIN, &error));
+  append(chain, 0, "wednesday", "thursday");
+  expect_time(chain, 1, 1, time);
+  expect_time(chain, 2, 0, 0);
+  EXPECT_OK(cbt_chain_open(folder, CBT_READ, NULL, &reader, &error));
+  expect_time(reader, 0, 1, -1);
+  expect_time(reader, 1, 1, time);
+  expect_time(reader, 2, 0, 0);
+  expect_time(reader, 3, 0, 0);
+  int32_t known = 7;
+  int64_t found = 7;
+  EXPECT_FAILS(CBT_OUT_OF_RANGE, "index",
+               cbt_chain_snapshot_time(reader, 4, &known, &found, &error));
+  EXPECT(known == 0 && found == 0);
+  EXPECT_FAILS(CBT_INVALID_ARGUMENT, "time",
+               cbt_chain_snapshot_time(reader, 0, &known, NULL, &error));
+  EXPECT_FAILS(CBT_INVALID_ARGUMENT, "time",
+               cbt_chain_snapshot_time(reader, 0, NULL, &found, &error));
+  cbt_map_free(map);
+  cbt_chain_free(reader);
+  cbt_chain_free(chain);
+}
+
 static void trackers(void) {
   cbt_tracker_options options = CBT_INIT(cbt_tracker_options);
   options.geometry = kVolume;
@@ -264,6 +308,7 @@ int main(int argc, char** argv) {
   EXPECT(mkdtemp(directory) != NULL);
   maps();
   chains();
+  chain_times();
   trackers();
   sources();
   char command[5000];

@@ -36,6 +36,14 @@ class CodesTest(parts.DriverTest):
         self.assertEqual(dict(info.accessible_topology.segments),
                          {f"topology.{parts.NAME}/node": "node-1"})
 
+    def test_the_socket_can_be_given_to_a_group(self):
+        self.driver.stop()
+        group = 65532 if os.geteuid() == 0 else os.getegid()
+        driver = self.start("--socket-group", str(group))
+        socket = os.stat(driver.address.removeprefix("unix://"))
+        self.assertEqual((socket.st_uid, socket.st_gid, socket.st_mode & 0o777),
+                         (os.geteuid(), group, 0o660))
+
     def test_create_volume_checks_what_it_is_asked(self):
         create, ok = self.client.CreateVolume, [mount()]
         self.fails(Code.INVALID_ARGUMENT, create, volume_capabilities=ok)

@@ -2,8 +2,8 @@
 
     run.py --build TREE --scratch FOLDER NAME
 
-NAME is `lint`, `test`, `race`, `cgocheck`, `static`, `client`, `user`, or a Python test with arguments. Without Go or
-modules it skips, and adds that to the file that CBT_SKIPS names.
+NAME is `lint`, `test`, `race`, `cgocheck`, `static`, `client`, `user`, `arrow`, or a Python test with arguments. Without
+Go or modules it skips, and adds that to the file that CBT_SKIPS names.
 """
 
 import argparse
@@ -17,7 +17,8 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BINDING = ROOT / "bindings/go"
-MODULES = (BINDING, BINDING / "examples", ROOT / "bench/go")
+ARROW = HERE / "arrow"
+MODULES = (BINDING, BINDING / "examples", ARROW, ROOT / "bench/go", ROOT / "examples/provider-go")
 
 
 def environment(build, scratch):
@@ -58,18 +59,22 @@ def without_cgo(go, scratch):
         sys.exit("the client needs a dynamic linker")
 
 
-def as_a_user(go, scratch):
-    """The tutorial's steps in a clean folder."""
-    folder = scratch / "user"
-    shutil.rmtree(folder, ignore_errors=True)
+def as_a_user(go, build, scratch):
+    """The tutorial's steps in a clean folder, with the module that is installed."""
+    folder, prefix = scratch / "user", scratch / "prefix"
+    for each in (folder, prefix):
+        shutil.rmtree(each, ignore_errors=True)
     folder.mkdir(parents=True)
+    subprocess.run(["cmake", "--install", build, "--component", "bindings", "--prefix", prefix], stdout=subprocess.DEVNULL,
+                   check=True)
+    installed = prefix / "share/cbt/bindings/go"
     # The sums of modules are those of the cache: nothing is asked.
     alone = {"GOFLAGS": "-mod=mod -buildvcs=false", "GOSUMDB": "off"}
     go(folder, "mod", "init", "plugin.example.com", **alone)
-    go(folder, "mod", "edit", f"-replace=cbt.example.com/cbt={BINDING}", **alone)
-    required = re.findall(r"^\t(\S+ v\S+)$", (BINDING / "examples/go.mod").read_text(), flags=re.MULTILINE)
+    go(folder, "mod", "edit", f"-replace=cbt.example.com/cbt={installed}", **alone)
+    required = re.findall(r"^\t(\S+ v\S+)$", (installed / "examples/go.mod").read_text(), flags=re.MULTILINE)
     go(folder, "mod", "edit", *(f"-require={each.replace(' ', '@')}" for each in required), **alone)
-    shutil.copy(BINDING / "examples/plugin/main.go", folder)
+    shutil.copy(installed / "examples/plugin/main.go", folder)
     go(folder, "build", "-o", "plugin", ".", **alone)
 
 
@@ -106,8 +111,11 @@ def main():
     elif test == "static":
         # Without the shared library's folder.
         go(BINDING, "test", "-count=1", "-tags", "cbt_static", "-run", "TestCases|TestServed", ".", LD_LIBRARY_PATH="")
+    elif test == "arrow":
+        # Compiled code of Go keeps C's pointers and the other way round.
+        go(ARROW, "test", "-count=1", ".", GOEXPERIMENT="cgocheck2")
     elif test == "user":
-        as_a_user(go, scratch)
+        as_a_user(go, build, scratch)
     elif test == "client":
         without_cgo(go, scratch)
     else:

@@ -1,6 +1,6 @@
 """The plugin of docs/guides/provider.md in plain Go (examples/provider-go), as its reader runs it.
 
-Usage: FILE CBT. `make example-modules` fetches the modules once; without them, or without Go, the
+Usage: FILE CBT. `make go-modules` fetches the modules once; without them, or without Go, the
 test is skipped.
 """
 
@@ -33,7 +33,7 @@ class Example(unittest.TestCase):
         built = subprocess.run(["go", "build", "-o", f"{self.folder}/plugin", "."], cwd=ROOT / "examples/provider-go",
                                env=environment, text=True, capture_output=True, check=False)
         if "module lookup disabled" in built.stderr or "GOTOOLCHAIN=local" in built.stderr:
-            self.skipTest("a module of examples/provider-go is not in Go's cache, or Go is too old: make example-modules")
+            self.skipTest("a module of examples/provider-go is not in Go's cache, or Go is too old: make go-modules")
         self.assertEqual(built.returncode, 0, built.stderr)
         vetted = subprocess.run(["go", "vet", "."], cwd=ROOT / "examples/provider-go", env=environment, text=True,
                                 capture_output=True, check=False)

@@ -109,6 +109,10 @@ class Examples(unittest.TestCase):
             serve.terminate()
             serve.communicate()
 
+    def test_usage(self):
+        for path in sorted(EXAMPLES.glob("*.py")):
+            self.assertTrue(run(sys.executable, path, status=1).startswith(f"usage: {path.name} "))
+
     def test_the_loop(self):
         first, second = self.images(["1st", "2nd"])
         expected = sum(BLOCK for at in range(0, len(first), BLOCK) if first[at:at + BLOCK] != second[at:at + BLOCK])

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import unittest
 import warnings
 
@@ -191,6 +192,15 @@ class Threads(Case):
             thread.join(30)
             self.assertFalse(thread.is_alive())
             self.assertEqual(len(opened), 1)
+
+
+class Names(Case):
+    def test_users_see_what_they_import(self):
+        with self.assertRaises(cbt.NotFoundError) as caught:
+            cbt.open_source("none.img", "image")
+        shown = traceback.format_exception_only(caught.exception)
+        self.assertTrue(shown[0].startswith("cbt.NotFoundError: none.img: "), shown)
+        self.assertEqual(str(pickle.loads(pickle.dumps(caught.exception))), str(caught.exception))
 
 
 class Fork(Case):

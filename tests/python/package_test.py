@@ -59,6 +59,17 @@ class Package(unittest.TestCase):
         python = self.use(A.scratch / "sources", CBT_BUILD=A.build, PIP_NO_INDEX="1", PIP_FIND_LINKS=WHEELS)
         self.assertIn("No module named 'grpc'", run(python, "-c", "import cbt.grpc", status=1))
 
+    def test_the_source_distribution(self):
+        """What `make install` and libcbt-dev bring, with the library that pkg-config knows."""
+        build = pathlib.Path(A.build).resolve()
+        run("cmake", "--install", build, "--component", "bindings", "--prefix", self.folder / "prefix")
+        described = (build / "pkgconfig/cbt-c-static.pc").read_text()
+        for key, value in (("libdir", build / "lib"), ("includedir", ROOT / "include")):
+            described = re.sub(rf"^{key}=.*", f"{key}={value}", described, flags=re.MULTILINE)
+        (self.folder / "cbt-c-static.pc").write_text(described)
+        archive, = (self.folder / "prefix/share/cbt/bindings").glob("*.tar.gz")
+        self.use(archive, PKG_CONFIG_PATH=str(self.folder), PIP_NO_INDEX="1", PIP_FIND_LINKS=WHEELS)
+
     def test_where_libcbt_is_missing(self):
         copy = self.folder / "sources"
         run("cp", "-r", A.scratch / "sources", copy)

@@ -147,7 +147,7 @@ class Chains(Folder):
         with self.assertRaises(ValueError):
             chain.verify()
         with cbt.Chain.open(self.folder / "c") as chain:
-            self.assertEqual(chain.snapshots, [(f"s{number}", BLOCKS * BLOCK) for number in range(7)])
+            self.assertEqual(chain.snapshots, [(f"s{number}", BLOCKS * BLOCK, None) for number in range(7)])
             for base in range(7):
                 for target in range(base, 7):
                     expected = set().union(*steps[base:target])
@@ -165,6 +165,16 @@ class Chains(Folder):
             cbt.Chain.create(self.folder / "c", "vol", "s0", BLOCK, BLOCK)
         with self.assertRaises(cbt.NotFoundError):
             cbt.Chain.open(self.folder / "none")
+
+    def test_times(self):
+        taken = 1764201600000000007
+        with cbt.Chain.create(self.folder / "c", "vol", "s0", BLOCKS * BLOCK, BLOCK, time=-1) as chain:
+            chain.append(map_of({1}, volume="vol", base="s0", target="s1"), time=taken)
+            chain.append(map_of({2}, volume="vol", base="s1", target="s2"))
+            with self.assertRaises(OverflowError):
+                chain.append(map_of({2}, volume="vol", base="s2", target="s3"), time=2**63)
+        with cbt.Chain.open(self.folder / "c") as chain:
+            self.assertEqual([snapshot.time for snapshot in chain.snapshots], [-1, taken, None])
 
     def test_threads(self):
         with cbt.Chain.create(self.folder / "c", "vol", "s0", BLOCKS * BLOCK, BLOCK, sync=False) as chain:

@@ -11,6 +11,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -71,6 +72,9 @@ type Request struct {
 	// when the server cancels it, or ends a stream that brought tuples because of its own time limit.
 	// 0: five minutes; negative: the first failure is final.
 	RetryFor time.Duration
+	// Fail with DeadlineExceeded if the server sends nothing for so long although the client waits; 0:
+	// no limit. A server may be silent while it searches.
+	StallTimeout time.Duration
 	// Called before each further attempt; may be nil.
 	OnResume func(offset uint64, reason error)
 }
@@ -217,6 +221,37 @@ func (l *list) mayTryAgain(err error) bool {
 func (l *list) attempt(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	silence := silence{limit: l.request.StallTimeout, cancel: cancel}
+	err := l.read(ctx, &silence)
+	// What the cancelled call fails with says less.
+	var stop final
+	if err != nil && silence.over.Load() && !errors.As(err, &stop) {
+		return final{status.Errorf(codes.DeadlineExceeded, "metadata stream: the server sent nothing for %v", silence.limit)}
+	}
+	return err
+}
+
+// silence ends a call whose server sends nothing.
+type silence struct {
+	limit  time.Duration // 0: none
+	cancel context.CancelFunc
+	over   atomic.Bool
+}
+
+// during runs what waits for the server.
+func (s *silence) during(wait func() error) error {
+	if s.limit > 0 {
+		timer := time.AfterFunc(s.limit, func() {
+			s.over.Store(true)
+			s.cancel()
+		})
+		defer timer.Stop()
+	}
+	return wait()
+}
+
+// read makes the call of an attempt.
+func (l *list) read(ctx context.Context, silence *silence) error {
 	l.attemptRanges = 0
 	var token string
 	if l.request.Token != nil {
@@ -239,7 +274,7 @@ func (l *list) attempt(ctx context.Context) error {
 	check := checker{start: l.floor, most: l.request.MaxResults}
 	for first := true; ; first = false {
 		var data []byte
-		err := stream.RecvMsg(&data)
+		err := silence.during(func() error { return stream.RecvMsg(&data) })
 		if err == io.EOF {
 			return l.end(ctx, stream, &check, first)
 		}

@@ -425,3 +425,41 @@ func TestMutatedMessages(t *testing.T) {
 		}
 	}
 }
+
+// A server that stops sending: the call fails at the limit, and is not tried again for minutes. What
+// the caller takes for itself does not count.
+func TestAServerThatIsSilent(t *testing.T) {
+	p := volume(false)
+	gone := make(chan struct{})
+	p.before = func(call, message int, _ uint64) error {
+		if call == 0 && message == 2 {
+			<-gone
+		}
+		return nil
+	}
+	conn := p.start(t)
+	defer close(gone)
+	var found []Range
+	result, err := List(context.Background(), conn, Request{Snapshot: "s", StallTimeout: 200 * time.Millisecond}, collect(&found))
+	if status.Code(err) != codes.DeadlineExceeded || result.Completeness != UnderWay || len(p.methods) != 1 {
+		t.Errorf("%+v: %v", result, err)
+	}
+	if len(found) != 2*perMessage || result.ResumeOffset == 0 {
+		t.Errorf("%v, resume at %d", found, result.ResumeOffset)
+	}
+	// Continued by a slow caller.
+	request := Request{Snapshot: "s", StallTimeout: 200 * time.Millisecond, StartingOffset: result.ResumeOffset,
+		SourceVersion: result.SourceVersion}
+	slow := true
+	_, err = List(context.Background(), conn, request, func(ranges []Range) error {
+		if slow {
+			slow = false
+			time.Sleep(400 * time.Millisecond)
+		}
+		found = append(found, ranges...)
+		return nil
+	})
+	if err != nil || !reflect.DeepEqual(found, p.wanted()) {
+		t.Errorf("%v: %v", found, err)
+	}
+}

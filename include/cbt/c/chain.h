@@ -35,6 +35,13 @@ CBT_API cbt_code cbt_chain_create(const char* directory, const char* volume, con
                                   const cbt_geometry* geometry, const cbt_chain_options* options,
                                   cbt_chain** chain, cbt_error** error) CBT_NOTHROW;
 
+// The same, with the time at which the first snapshot was taken: nanoseconds since 1970 (UTC), or
+// INT64_MIN if it is not known.
+CBT_API cbt_code cbt_chain_create_at(const char* directory, const char* volume,
+                                     const char* first_id, const cbt_geometry* geometry,
+                                     int64_t time, const cbt_chain_options* options,
+                                     cbt_chain** chain, cbt_error** error) CBT_NOTHROW;
+
 // Opens a chain to read (CBT_READ) or to change it (CBT_CHANGE).
 // Errors: NOT_FOUND, DATA_LOSS for a damaged manifest, UNIMPLEMENTED for a newer version,
 //         UNAVAILABLE if another process changes it.
@@ -52,6 +59,12 @@ CBT_API cbt_code cbt_chain_snapshot_borrowed(const cbt_chain* chain, uint64_t in
                                              const char** id, uint64_t* capacity,
                                              cbt_error** error) CBT_NOTHROW;
 
+// When the snapshot at `index` was taken: nanoseconds since 1970 (UTC). *known is 0, and *time 0, for
+// one that was added without a time.
+// Errors: OUT_OF_RANGE.
+CBT_API cbt_code cbt_chain_snapshot_time(const cbt_chain* chain, uint64_t index, int32_t* known,
+                                         int64_t* time, cbt_error** error) CBT_NOTHROW;
+
 // Adds a snapshot: `map` holds what changed since the newest one, and its names are the volume, the
 // newest snapshot (base) and the new one (target).
 // Errors: FAILED_PRECONDITION if the base is not the newest, ALREADY_EXISTS, INVALID_ARGUMENT,
@@ -59,6 +72,11 @@ CBT_API cbt_code cbt_chain_snapshot_borrowed(const cbt_chain* chain, uint64_t in
 // Cost:   amortised O(log n) unions, and waiting for the disk.
 CBT_API cbt_code cbt_chain_append(cbt_chain* chain, const cbt_map* map,
                                   cbt_error** error) CBT_NOTHROW;
+
+// The same, with the time at which the new snapshot was taken, as in cbt_chain_create_at(). Times
+// need not ascend.
+CBT_API cbt_code cbt_chain_append_at(cbt_chain* chain, const cbt_map* map, int64_t time,
+                                     cbt_error** error) CBT_NOTHROW;
 
 // Removes a snapshot at any position but not the last one that is left.
 // Errors: NOT_FOUND, FAILED_PRECONDITION, RESOURCE_EXHAUSTED, those of files.

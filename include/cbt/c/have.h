@@ -14,13 +14,16 @@
 #define CBT_HAVE_cbt_bytes_own 1
 #define CBT_HAVE_cbt_bytes_size 1
 #define CBT_HAVE_cbt_chain_append 1
+#define CBT_HAVE_cbt_chain_append_at 1
 #define CBT_HAVE_cbt_chain_count 1
 #define CBT_HAVE_cbt_chain_create 1
+#define CBT_HAVE_cbt_chain_create_at 1
 #define CBT_HAVE_cbt_chain_delta 1
 #define CBT_HAVE_cbt_chain_free 1
 #define CBT_HAVE_cbt_chain_open 1
 #define CBT_HAVE_cbt_chain_remove 1
 #define CBT_HAVE_cbt_chain_snapshot_borrowed 1
+#define CBT_HAVE_cbt_chain_snapshot_time 1
 #define CBT_HAVE_cbt_chain_verify 1
 #define CBT_HAVE_cbt_checker_finish 1
 #define CBT_HAVE_cbt_checker_free 1

@@ -96,6 +96,7 @@ class Node {
   absl::Status DropDeadMounts(const std::string& id, const NodeRecord& node) const;
   absl::Status MountFileSystem(const Volume& volume, const NodeRecord& node,
                                const AttachedDevice& device) const;
+  absl::Status RecordFailedFormat(const std::string& id, const AttachedDevice& device) const;
   absl::Status ProvideFileSystem(const Volume& volume, const NodeRecord& node,
                                  const AttachedDevice& device) const;
 

@@ -57,3 +57,9 @@ __all__ = [
     "UnauthenticatedError", "UnavailableError", "UnimplementedError", "UnknownError", "Write", "open_source",
     "simd_level",
 ]
+
+# Messages and documents call them by the names that users import.
+for _name in __all__:
+    if isinstance(_value := globals()[_name], type):
+        _value.__module__ = __name__
+del _name, _value

@@ -13,10 +13,16 @@ from cbt._native import ffi, lib
 
 
 class Snapshot(NamedTuple):
-    """A snapshot of a chain, and the size of the volume then, in bytes."""
+    """A snapshot of a chain, the size of the volume then, in bytes, and when it was taken: nanoseconds
+    since 1970 (UTC), as time.time_ns() counts; None: not known."""
 
     id: str
     capacity: int
+    time: int | None = None
+
+
+# What the engine takes for a time that is not known.
+_NO_TIME = -(2**63)
 
 
 class Chain:
@@ -34,10 +40,11 @@ class Chain:
 
     @classmethod
     def create(cls, directory: Path, volume: str, first_id: str, capacity: int, granularity: int, *,
-               sync: bool = True) -> Self:
-        """Creates a chain whose first snapshot is `first_id`. `sync`: changes wait for the disk."""
-        return cls(make("cbt_chain", lib.cbt_chain_create, path_of(directory), text_of(volume), text_of(first_id),
-                        geometry_of(capacity, granularity), sized("cbt_chain_options", no_sync=int(not sync))))
+               time: int | None = None, sync: bool = True) -> Self:
+        """Creates a chain whose first snapshot is `first_id`, taken at `time`. `sync`: changes wait for the disk."""
+        return cls(make("cbt_chain", lib.cbt_chain_create_at, path_of(directory), text_of(volume), text_of(first_id),
+                        geometry_of(capacity, granularity), _NO_TIME if time is None else time,
+                        sized("cbt_chain_options", no_sync=int(not sync))))
 
     @classmethod
     def open(cls, directory: Path, *, change: bool = False, sync: bool = True) -> Self:
@@ -52,15 +59,19 @@ class Chain:
         with self._lock:
             handle = self._open()
             name, capacity = ffi.new("char const**"), ffi.new("uint64_t*")
+            known, time = ffi.new("int32_t*"), ffi.new("int64_t*")
             for index in range(lib.cbt_chain_count(handle)):
                 call(lib.cbt_chain_snapshot_borrowed, handle, index, name, capacity)
-                found.append(Snapshot(ffi.string(name[0]).decode("utf-8", "surrogateescape"), capacity[0]))
+                call(lib.cbt_chain_snapshot_time, handle, index, known, time)
+                found.append(Snapshot(ffi.string(name[0]).decode("utf-8", "surrogateescape"), capacity[0],
+                                      time[0] if known[0] else None))
         return found
 
-    def append(self, change_map: ChangeMap) -> None:
-        """Adds the snapshot `change_map.target`: the map holds what changed since the newest one, its base."""
+    def append(self, change_map: ChangeMap, *, time: int | None = None) -> None:
+        """Adds the snapshot `change_map.target`, taken at `time`: the map holds what changed since the newest
+        one, its base."""
         with self._lock:
-            call(lib.cbt_chain_append, self._open(), change_map._handle)
+            call(lib.cbt_chain_append_at, self._open(), change_map._handle, _NO_TIME if time is None else time)
 
     def remove(self, snapshot: str) -> None:
         """Removes a snapshot at any position, but not the last one that is left."""

@@ -750,6 +750,16 @@ extern "C" {
         chain: *mut *mut cbt_chain,
         error: *mut *mut cbt_error,
     ) -> cbt_code;
+    pub fn cbt_chain_create_at(
+        directory: *const ::core::ffi::c_char,
+        volume: *const ::core::ffi::c_char,
+        first_id: *const ::core::ffi::c_char,
+        geometry: *const cbt_geometry,
+        time: i64,
+        options: *const cbt_chain_options,
+        chain: *mut *mut cbt_chain,
+        error: *mut *mut cbt_error,
+    ) -> cbt_code;
     pub fn cbt_chain_open(
         directory: *const ::core::ffi::c_char,
         access: i32,
@@ -765,9 +775,22 @@ extern "C" {
         capacity: *mut u64,
         error: *mut *mut cbt_error,
     ) -> cbt_code;
+    pub fn cbt_chain_snapshot_time(
+        chain: *const cbt_chain,
+        index: u64,
+        known: *mut i32,
+        time: *mut i64,
+        error: *mut *mut cbt_error,
+    ) -> cbt_code;
     pub fn cbt_chain_append(
         chain: *mut cbt_chain,
         map: *const cbt_map,
+        error: *mut *mut cbt_error,
+    ) -> cbt_code;
+    pub fn cbt_chain_append_at(
+        chain: *mut cbt_chain,
+        map: *const cbt_map,
+        time: i64,
         error: *mut *mut cbt_error,
     ) -> cbt_code;
     pub fn cbt_chain_remove(

@@ -26,6 +26,22 @@ pub struct ChainOptions {
     pub no_sync: bool,
 }
 
+/// A snapshot of a chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Its name.
+    pub id: String,
+    /// The size of the volume then, in bytes.
+    pub capacity: u64,
+    /// When it was taken, in nanoseconds since 1970 (UTC), if that is known.
+    pub time: Option<i64>,
+}
+
+/// What the engine takes for a time that is not known.
+fn raw_time(time: Option<i64>) -> i64 {
+    time.unwrap_or(i64::MIN)
+}
+
 /// The change maps of a volume's snapshots in a directory, from which any delta is found. One
 /// process at a time can have it open for changes.
 #[derive(Debug)]
@@ -69,15 +85,28 @@ impl Chain {
         geometry: Geometry,
         options: &ChainOptions,
     ) -> Result<Self> {
+        Self::create_at(directory, volume, first, geometry, None, options)
+    }
+
+    /// As `create`, with the time at which `first` was taken: nanoseconds since 1970 (UTC).
+    pub fn create_at(
+        directory: impl AsRef<Path>,
+        volume: &str,
+        first: &str,
+        geometry: Geometry,
+        time: Option<i64>,
+        options: &ChainOptions,
+    ) -> Result<Self> {
         let directory = path_text(directory.as_ref())?;
         let (volume, first) = (text(volume)?, text(first)?);
         // SAFETY: everything lives during the call.
         Self::make(options, |options, chain, error| unsafe {
-            sys::cbt_chain_create(
+            sys::cbt_chain_create_at(
                 directory.as_ptr(),
                 volume.as_ptr(),
                 first.as_ptr(),
                 &geometry.raw(),
+                raw_time(time),
                 options,
                 chain,
                 error,
@@ -104,9 +133,9 @@ impl Chain {
         unsafe { sys::cbt_chain_count(self.raw.as_ptr()) }
     }
 
-    /// The id of the snapshot at `index`, oldest first, and the capacity of its volume.
-    pub fn snapshot(&self, index: u64) -> Result<(String, u64)> {
-        let (mut id, mut capacity) = (ptr::null(), 0);
+    /// The snapshot at `index`, oldest first.
+    pub fn snapshot(&self, index: u64) -> Result<Snapshot> {
+        let (mut id, mut capacity, mut known, mut time) = (ptr::null(), 0, 0, 0);
         // SAFETY: the chain lives; the id is copied before it can change.
         unsafe {
             check(|error| {
@@ -118,14 +147,28 @@ impl Chain {
                     error,
                 )
             })?;
-            Ok((CStr::from_ptr(id).to_string_lossy().into_owned(), capacity))
+            check(|error| {
+                sys::cbt_chain_snapshot_time(self.raw.as_ptr(), index, &mut known, &mut time, error)
+            })?;
+            Ok(Snapshot {
+                id: CStr::from_ptr(id).to_string_lossy().into_owned(),
+                capacity,
+                time: (known != 0).then_some(time),
+            })
         }
     }
 
     /// Adds a snapshot: the map, with its names, holds what changed since the newest one.
     pub fn append(&mut self, map: &Map) -> Result<()> {
+        self.append_at(map, None)
+    }
+
+    /// As `append`, with the time at which the snapshot was taken: nanoseconds since 1970 (UTC).
+    pub fn append_at(&mut self, map: &Map, time: Option<i64>) -> Result<()> {
         // SAFETY: &mut: no other call runs.
-        check(|error| unsafe { sys::cbt_chain_append(self.raw.as_ptr(), map.raw(), error) })
+        check(|error| unsafe {
+            sys::cbt_chain_append_at(self.raw.as_ptr(), map.raw(), raw_time(time), error)
+        })
     }
 
     /// Removes a snapshot at any position but not the last one that is left.

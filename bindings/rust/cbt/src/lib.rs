@@ -35,7 +35,7 @@ mod wire;
 
 pub use arrow::ArrowStream;
 pub use bytes::Bytes;
-pub use chain::{Access, Chain, ChainOptions};
+pub use chain::{Access, Chain, ChainOptions, Snapshot};
 pub use cursor::{
     Batch, Batches, BitmapLayout, Cursor, Extent, Geometry, Operation, OwnedBatch, Purpose,
     SourceOptions,

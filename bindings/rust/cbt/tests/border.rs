@@ -13,8 +13,8 @@ use std::{
 
 use cbt::{
     Access, Answer, Bytes, Chain, ChainOptions, Code, Cursor, Error, Event, Extent, Geometry, Map,
-    MapBuilder, Request, Result, Room, Service, ServiceOptions, Source, StreamOptions, Tracker,
-    TrackerOptions,
+    MapBuilder, Request, Result, Room, Service, ServiceOptions, Snapshot, Source, StreamOptions,
+    Tracker, TrackerOptions,
 };
 
 const SMALL: Geometry = Geometry {
@@ -520,10 +520,19 @@ fn maps_chains_and_trackers_work_together() {
         },
     )
     .unwrap();
-    chain.append(&map).unwrap();
+    chain.append_at(&map, Some(-7)).unwrap();
+    let taken = |chain: &Chain, index| chain.snapshot(index).unwrap().time;
+    assert_eq!((taken(&chain, 0), taken(&chain, 1)), (None, Some(-7)));
     assert_eq!(
         (chain.count(), chain.snapshot(1).unwrap()),
-        (2, ("tue".to_owned(), SMALL.capacity))
+        (
+            2,
+            Snapshot {
+                id: "tue".to_owned(),
+                capacity: SMALL.capacity,
+                time: Some(-7)
+            }
+        )
     );
     drop(chain);
     let chain = Chain::open(folder.join("vol.chain"), Access::Read, &Default::default()).unwrap();
