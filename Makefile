@@ -279,14 +279,22 @@ deb:  ## Debian packages libcbt-dev, cbt, cbt-doc: build/deb/packages
 	@$(PACKAGES) build docs deb
 	@debian/build.sh build/deb $(JOBS)
 
-# The servers of a cluster, and the command, as container images: OCI archives, built without a daemon.
-IMAGE ?= build/image/csi-snapshot-metadata.tar
-IMAGE_CBT ?= build/image/cbtctl.tar
-IMAGE_TAG ?= latest
-image: all  ## container images: build/image/csi-snapshot-metadata.tar (the sidecar), cbtctl.tar
+# The servers of a cluster, the driver and the command, as container images: OCI archives, built without a
+# daemon, with lists of their contents. The tag is the version.
+IMAGE_DIR ?= build/image
+image: all  ## container images of sidecar, driver and command, and their SBOMs: build/image
 	@$(PACKAGES) build
-	@deploy/image/build.py --program build/release/bin/cbt-cluster --output $(IMAGE) --tag $(IMAGE_TAG)
-	@deploy/image/build.py --program build/release/bin/cbtctl --output $(IMAGE_CBT) --tag $(IMAGE_TAG)
+	@deploy/image/build.py --program build/release/bin/cbt-cluster --output $(IMAGE_DIR)/csi-snapshot-metadata.tar
+	@deploy/image/build.py --program build/release/bin/cbtctl --output $(IMAGE_DIR)/cbtctl.tar
+	@deploy/image/build.py --program build/release/bin/cbt-driver --output $(IMAGE_DIR)/csi-driver.tar
+
+# Sources, manifests with pinned images, images, SBOMs, Debian packages, changes, checksums. PACKAGES_MORE:
+# further files, such as wheels. The tree must be committed.
+REGISTRY ?= registry.example.com/libcbt
+PACKAGES_MORE ?=
+release: all deb  ## everything that a release has: build/dist (REGISTRY, PACKAGES_MORE)
+	@deploy/release/release.py --output build/dist --registry $(REGISTRY) \
+	  --packages build/deb/packages/*.deb $(PACKAGES_MORE)
 
 # The packages of `make deb` in a new Debian in DEB_ROOT: needs root, mmdebstrap and a mirror.
 DEB_ROOT ?= /var/tmp/cbt-deb-test

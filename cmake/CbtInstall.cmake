@@ -178,6 +178,8 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR}
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/deploy/kubernetes DESTINATION ${CMAKE_INSTALL_DOCDIR}/deploy
         COMPONENT documents)
+install(PROGRAMS ${PROJECT_SOURCE_DIR}/deploy/certificate.sh DESTINATION ${CMAKE_INSTALL_DOCDIR}/deploy
+        COMPONENT documents)
 
 # The contracts, for code generation in any language. gRPC's own services come with gRPC.
 set(cbt_proto_dir ${CMAKE_INSTALL_DATADIR}/cbt/proto)

@@ -1,18 +1,22 @@
 #!/usr/bin/env python3
-"""Builds a container image of cbt-cluster or of cbt as an OCI archive, without a daemon and without a base image.
+"""Builds a container image of cbt-cluster, cbt-driver or cbtctl as an OCI archive, without a daemon and without a
+base image.
 
-The root holds the program, the shared libraries that it is linked with, libcurl, which it loads for API
-servers, their loader, the licences of all of them, and what the C library wants to find in /etc. Not
-libnbd: it brings as much as all the rest, so `cbtctl` in its image reads no NBD servers. The same inputs
-give the same bytes: times, owners, order and modes are fixed. SOURCE_DATE_EPOCH sets the times
-(default: 0).
+The root holds the program, the tools that it runs (images.py), the shared libraries of both, libcurl,
+which it loads for API servers, their loader, the certificate authorities of the system, the licences of
+all of them, and what the C library wants to find in /etc. Not libnbd: it brings as much as all the
+rest, so `cbtctl` in its image reads no NBD servers. Scanners find the packages that files come from in
+/var/lib/dpkg/status.d, and in OUTPUT with the ending .spdx.json.
+
+The same inputs give the same bytes: times, owners, order and modes are fixed. SOURCE_DATE_EPOCH sets
+the times (default: 0), CBT_REVISION the commit (default: that of the tree, if it has one).
 
   deploy/image/build.py --program build/release/bin/cbt-cluster --output build/image/csi-snapshot-metadata.tar
-  skopeo copy oci-archive:build/image/csi-snapshot-metadata.tar docker://REGISTRY/NAME:TAG
+  deploy/image/build.py --join build/image/index.tar amd64.tar arm64.tar
+  skopeo copy --all oci-archive:build/image/csi-snapshot-metadata.tar docker://REGISTRY/NAME:TAG
 """
 
 import argparse
-import dataclasses
 import datetime
 import gzip
 import hashlib
@@ -20,36 +24,25 @@ import io
 import json
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
 import tarfile
+import tempfile
 
-USER = 65532  # "nonroot", by the custom of images without a distribution
+sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+
+# pylint: disable=wrong-import-position
+import sbom  # noqa: E402
+import system_files  # noqa: E402
+from images import IMAGES, USER  # noqa: E402
+
 EPOCH = int(os.environ.get("SOURCE_DATE_EPOCH", "0"))
 PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 # e_machine of ELF: the architecture's name for OCI.
 MACHINES = {62: "amd64", 183: "arm64"}
-
-# Loaded while the programs run.
-LOADED = ("libcurl.so.4",)
-
-
-@dataclasses.dataclass
-class Image:
-    title: str
-    description: str
-    name: str  # of the program when it is started: itself, or a link to it
-    ports: tuple
-
-
-IMAGES = {
-    # By this name the program is the sidecar.
-    "cbt-cluster": Image("csi-snapshot-metadata", "Snapshot metadata of CSI drivers, beside a plugin",
-                         "csi-snapshot-metadata", ("50051/tcp", "8080/tcp")),
-    "cbtctl": Image("cbtctl", "Changed blocks of volumes and their snapshots", "cbtctl", ()),
-}
 
 PASSWD = f"root:x:0:0:root:/root:/sbin/nologin\ncbt:x:{USER}:{USER}:cbt:/:/sbin/nologin\n"
 GROUP = f"root:x:0:\ncbt:x:{USER}:\n"
@@ -71,49 +64,43 @@ def architecture(program):
     return MACHINES[machine]
 
 
-def libraries(program):
-    """The shared libraries of a program, and the loader, as the loader itself finds them."""
-    listed = subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout
+def stripped(program):
+    """The program's bytes, without its symbols."""
+    with tempfile.NamedTemporaryFile() as file:
+        subprocess.run(["strip", "--strip-all", "-o", file.name, program], check=True)
+        return read(file.name)
+
+
+def found_tools(image):
     paths = []
-    for line in listed.splitlines():
-        if "not found" in line:
-            fail(f"{program}: {line.strip()}")
-        found = re.search(r"(/\S+) \(0x", line)
-        if found:
-            paths.append(found.group(1))
+    for tool in image.tools + image.optional_tools:
+        path = shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin")
+        if path:
+            paths.append(path)
+        elif tool in image.tools:
+            fail(f"there is no {tool} here")
+        else:
+            print(f"image: without {tool}, which is not here", file=sys.stderr)
     return paths
 
 
-def loaded_libraries(linked):
-    """The libraries of LOADED, which are beside those that are linked, with all that they need."""
-    folders = sorted({os.path.dirname(path) for path in linked})
-    paths = []
-    for name in LOADED:
-        found = [os.path.join(folder, name) for folder in folders
-                 if os.path.exists(os.path.join(folder, name))]
-        if not found:
-            fail(f"{name} is in none of {', '.join(folders)}")
-        paths += [found[0], *libraries(found[0])]
-    return paths
-
-
-def licences_of(paths):
-    """The copyright files of the Debian packages that own the files, by package; empty elsewhere."""
-    spellings = {spelling for path in paths
-                 for spelling in (path, os.path.realpath(path), path.removeprefix("/usr"), "/usr" + path)}
-    try:
-        # One query for all: each reads the lists of every package. It fails for unknown spellings.
-        owners = subprocess.run(["dpkg-query", "-S", *sorted(spellings)], capture_output=True, text=True,
-                                check=False).stdout
-    except FileNotFoundError:
+def plugins_of(program, image):
+    """{the file here: its place in the image}"""
+    if not image.plugins:
         return {}
-    found = {}
-    for line in owners.splitlines():
-        package = line.split(":")[0]
-        file = f"/usr/share/doc/{package}/copyright"
-        if os.path.exists(file):
-            found[package] = read(file)
-    return found
+    said = subprocess.run(["nbdkit", "--dump-config"], check=True, capture_output=True, text=True).stdout
+    folder = re.search(r"^plugindir=(.*)$", said, re.MULTILINE)[1]
+    own = os.path.join(os.path.dirname(os.path.dirname(program)), "lib")
+    return {os.path.join(own, name): os.path.join(folder, name) for name in image.plugins}
+
+
+def revision():
+    given = os.environ.get("CBT_REVISION")
+    if given is not None:
+        return given
+    said = subprocess.run(["git", "-C", PROJECT, "rev-parse", "HEAD"], capture_output=True, text=True,
+                          check=False)
+    return said.stdout.strip()
 
 
 class Root:
@@ -163,7 +150,13 @@ def read(path):
         return file.read()
 
 
+def place_of(path):
+    """In the image, which has /usr merged."""
+    return (path if path.startswith("/usr/") else "/usr" + path).lstrip("/")
+
+
 def make_root(program, image):
+    """The root, and the packages that its files come from."""
     root = Root()
     # As on a merged system: the loader's path is part of the program, and it looks for libraries in
     # its own folders without a cache.
@@ -171,106 +164,177 @@ def make_root(program, image):
         root.folder(f"usr/{name}")
         root.link(name, f"usr/{name}")
     name = os.path.basename(program)
-    root.file(f"usr/bin/{name}", read(program), 0o755)
+    root.file(f"usr/bin/{name}", stripped(program), 0o755)
     if image.name != name:
         root.link(f"usr/bin/{image.name}", name)
-    used = libraries(program)
-    used += loaded_libraries(used)
-    for path in used:
-        place = path if path.startswith("/usr/") else "/usr" + path
-        root.file(place.lstrip("/"), read(path), 0o755)
-    for package, text in licences_of(used).items():
-        root.file(f"usr/share/doc/{package}/copyright", text)
+    plugins, tools = plugins_of(program, image), found_tools(image)
+    used = []
+    for one in (program, *plugins, *tools):
+        used += system_files.libraries(one)
+    used += system_files.loaded_libraries(used)
+    for one, place in plugins.items():
+        root.file(place_of(place), stripped(one), 0o755)
+    for path in tools + used:
+        root.file(place_of(path), read(path), 0o755)
+    configured = [path for path in ("/etc/mke2fs.conf",) if "mkfs.ext4" in image.tools]
+    for path in (system_files.AUTHORITIES, "/etc/os-release", *configured):
+        root.file(path.lstrip("/"), read(path))
+    # The authorities' file is put together when its package is installed.
+    owners = system_files.owners_of(tools + used + configured) + ["ca-certificates"]
+    packages = system_files.described(owners)
+    for package in packages:
+        root.file(f"var/lib/dpkg/status.d/{package.name}", package.control.encode())
+        licence = system_files.licence_of(package.name)
+        if licence:
+            root.file(f"usr/share/doc/{package.name}/copyright", read(licence))
     root.file("usr/share/doc/libcbt/LICENSE", read(os.path.join(PROJECT, "LICENSE")))
     root.file("etc/passwd", PASSWD.encode())
     root.file("etc/group", GROUP.encode())
     root.file("etc/nsswitch.conf", NSSWITCH.encode())
+    if image.tools:
+        # Where mount and e2fsprogs look for mounts.
+        root.link("etc/mtab", "../proc/self/mounts")
     # Where volumes are mounted.
     for path in ("csi", "run", "proc", "sys", "dev", "var/run"):
         root.folder(path)
     root.folder("tmp", 0o1777)
-    return root
+    return root, packages
+
+
+def as_json(value):
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def created():
+    return datetime.datetime.fromtimestamp(EPOCH, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def pack(manifests, blobs):
+    """An OCI archive."""
+    archive = Root()
+    archive.file("oci-layout", as_json({"imageLayoutVersion": "1.0.0"}))
+    archive.file("index.json", as_json({
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.index.v1+json",
+        "manifests": manifests,
+    }))
+    for digest, data in blobs.items():
+        archive.file(f"blobs/sha256/{digest}", data)
+    archive.entries.pop("", None)
+    return archive.tar()
+
+
+def keep(blobs, data, media_type):
+    digest = hashlib.sha256(data).hexdigest()
+    blobs[digest] = data
+    return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(data)}
 
 
 def make_archive(program, image, version, tag):
-    layer = make_root(program, image).tar()
+    """The archive, the digest of its image, and the list of its contents."""
+    root, packages = make_root(program, image)
+    layer = root.tar()
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=9, mtime=0, filename="") as stream:
         stream.write(layer)
     blobs = {}
-
-    def blob(data, media_type):
-        digest = hashlib.sha256(data).hexdigest()
-        blobs[digest] = data
-        return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(data)}
-
-    def as_json(value):
-        return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-
-    created = datetime.datetime.fromtimestamp(EPOCH, datetime.timezone.utc).strftime(
-        "%Y-%m-%dT%H:%M:%SZ")
     labels = {
         "org.opencontainers.image.title": image.title,
         "org.opencontainers.image.description": image.description,
         "org.opencontainers.image.version": version,
+        "org.opencontainers.image.licenses": "Apache-2.0",
+        "org.opencontainers.image.created": created(),
+        "org.opencontainers.image.vendor": "libcbt maintainers",
     }
+    if revision():
+        labels["org.opencontainers.image.revision"] = revision()
+    if os.environ.get("CBT_SOURCE_URL"):
+        labels["org.opencontainers.image.source"] = os.environ["CBT_SOURCE_URL"]
     platform = {"architecture": architecture(program), "os": "linux"}
-    config = blob(as_json({
+    config = keep(blobs, as_json({
         **platform,
-        "created": created,
+        "created": created(),
         "config": {
-            "User": f"{USER}:{USER}",
+            "User": f"{image.user}:{image.user}",
             "Entrypoint": [f"/usr/bin/{image.name}"],
-            "Env": ["PATH=/usr/bin"],
+            "Env": ["PATH=/usr/sbin:/usr/bin" if image.tools else "PATH=/usr/bin"],
             "WorkingDir": "/",
             "ExposedPorts": {port: {} for port in image.ports},
             "StopSignal": "SIGTERM",
             "Labels": labels,
         },
         "rootfs": {"type": "layers", "diff_ids": ["sha256:" + hashlib.sha256(layer).hexdigest()]},
-        "history": [{"created": created, "created_by": "deploy/image/build.py"}],
+        "history": [{"created": created(), "created_by": "deploy/image/build.py"}],
     }), "application/vnd.oci.image.config.v1+json")
-    manifest = blob(as_json({
+    manifest = keep(blobs, as_json({
         "schemaVersion": 2,
         "mediaType": "application/vnd.oci.image.manifest.v1+json",
         "config": config,
-        "layers": [blob(packed.getvalue(), "application/vnd.oci.image.layer.v1.tar+gzip")],
+        "layers": [keep(blobs, packed.getvalue(), "application/vnd.oci.image.layer.v1.tar+gzip")],
         "annotations": labels,
     }), "application/vnd.oci.image.manifest.v1+json")
-    index = {
-        "schemaVersion": 2,
-        "mediaType": "application/vnd.oci.image.index.v1+json",
-        "manifests": [{**manifest, "platform": platform,
-                       "annotations": {"org.opencontainers.image.ref.name": tag}}],
-    }
-    archive = Root()
-    archive.file("oci-layout", as_json({"imageLayoutVersion": "1.0.0"}))
-    archive.file("index.json", as_json(index))
-    for digest, data in blobs.items():
-        archive.file(f"blobs/sha256/{digest}", data)
-    archive.entries.pop("", None)
-    return archive.tar(), manifest["digest"]
+    data = pack([{**manifest, "platform": platform,
+                  "annotations": {"org.opencontainers.image.ref.name": tag}}], blobs)
+    contents = sbom.document(image, version, created(),
+                             root.entries[f"usr/bin/{os.path.basename(program)}"][2], packages,
+                             system_files.described(system_files.COMPILED_IN))
+    return data, manifest["digest"], contents
+
+
+def join(archives, tag):
+    """One archive of the same image for several architectures, and the digest of their list."""
+    blobs, manifests = {}, []
+    for path in archives:
+        with tarfile.open(path) as tar:
+            files = {entry.name: tar.extractfile(entry).read() for entry in tar if entry.isfile()}
+        for entry in json.loads(files["index.json"])["manifests"]:
+            entry.pop("annotations", None)
+            manifests.append(entry)
+        blobs.update({name.rpartition("/")[2]: data for name, data in files.items()
+                      if name.startswith("blobs/")})
+    manifests.sort(key=lambda entry: entry["platform"]["architecture"])
+    platforms = [entry["platform"]["architecture"] for entry in manifests]
+    if len(set(platforms)) != len(platforms):
+        fail(f"two images of one architecture: {', '.join(platforms)}")
+    media_type = "application/vnd.oci.image.index.v1+json"
+    listed = keep(blobs, as_json({"schemaVersion": 2, "mediaType": media_type, "manifests": manifests}),
+                  media_type)
+    data = pack([{**listed, "annotations": {"org.opencontainers.image.ref.name": tag}}], blobs)
+    return data, listed["digest"]
+
+
+def write(path, data):
+    """Whole or not at all."""
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
+    with open(path + ".new", "wb") as file:
+        file.write(data)
+    os.replace(path + ".new", path)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--program", required=True, help="cbt-cluster or cbt")
-    parser.add_argument("--output", required=True, help="the archive")
-    parser.add_argument("--tag", default="latest", help="the image's reference in the archive")
-    arguments = parser.parse_args()
     version = re.search(r'kVersion\[\] = "([0-9.]+)"',
                         read(os.path.join(PROJECT, "include/cbt/version.h")).decode()).group(1)
-    name = os.path.basename(arguments.program)
-    if name not in IMAGES:
-        fail(f"{arguments.program}: expected {' or '.join(IMAGES)}")
-    data, digest = make_archive(arguments.program, IMAGES[name], version, arguments.tag)
-    folder = os.path.dirname(os.path.abspath(arguments.output))
-    os.makedirs(folder, exist_ok=True)
-    temporary = arguments.output + ".new"
-    with open(temporary, "wb") as file:
-        file.write(data)
-    os.replace(temporary, arguments.output)
-    print(f"{arguments.output}: {len(data) / 2**20:.1f} MiB, {digest}")
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--program", help="cbt-cluster, cbt-driver or cbtctl")
+    parser.add_argument("--output", help="the archive")
+    parser.add_argument("--join", nargs="+", metavar="ARCHIVE",
+                        help="instead: the archive of all architectures, then those of each")
+    parser.add_argument("--tag", default=version, help="the image's reference in the archive; the version")
+    arguments = parser.parse_args()
+    if arguments.join:
+        output = arguments.join[0]
+        data, digest = join(arguments.join[1:], arguments.tag)
+    else:
+        if not arguments.program or not arguments.output:
+            parser.error("expected --program and --output, or --join")
+        output, name = arguments.output, os.path.basename(arguments.program)
+        if name not in IMAGES:
+            fail(f"{arguments.program}: expected {' or '.join(IMAGES)}")
+        data, digest, contents = make_archive(arguments.program, IMAGES[name], version, arguments.tag)
+        write(output.removesuffix(".tar") + ".spdx.json",
+              json.dumps(contents, indent=1, sort_keys=True).encode() + b"\n")
+    write(output, data)
+    print(f"{output}: {len(data) / 2**20:.1f} MiB, {digest}")
 
 
 if __name__ == "__main__":

@@ -42,13 +42,12 @@ absl::Status PluginMonitor::failure() const {
 }
 
 absl::Status PluginMonitor::Check(const std::stop_token& stop) {
-  if (!checked_) {
-    const absl::StatusOr<PluginInfo> info = plugin_->Info(stop);
-    if (!info.ok()) return CallError(info.status());
-    if (info->name.empty()) return NoPlugin("the plugin has no name");
-    driver_.SetRequiresBase(info->requires_base);
-    if (!driver_.SetName(info->name)) return NoPlugin("the plugin has another name than before");
-  }
+  // At every look: one that was restarted between two of them may say something else.
+  const absl::StatusOr<PluginInfo> info = plugin_->Info(stop);
+  if (!info.ok()) return CallError(info.status());
+  if (info->name.empty()) return NoPlugin("the plugin has no name");
+  if (!driver_.SetName(info->name)) return NoPlugin("the plugin has another name than before");
+  driver_.SetRequiresBase(info->requires_base);
   const absl::StatusOr<bool> ready = plugin_->Ready(stop);
   if (!ready.ok()) return CallError(ready.status());
   if (!*ready) return absl::UnavailableError("the plugin says that it is not ready");

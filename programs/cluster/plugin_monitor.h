@@ -21,9 +21,9 @@ namespace cbt::kube::cluster {
 enum class PluginNeeds : unsigned char { kNothing, kSnapshotMetadata };
 
 // Waits for the plugin for as long as it takes, then checks it: it has a name, says that it is
-// ready, and has the capability. Goes on asking whether it is ready. A plugin that goes away, or is
-// no longer ready, is waited for and checked again. One that comes back under another name is not
-// served.
+// ready, and has the capability. Goes on asking who it is and whether it is ready. A plugin that goes
+// away, or is no longer ready, is waited for and checked again. One that comes back under another
+// name is not served.
 class PluginMonitor {
  public:
   // Between two looks at a plugin that is ready, and at one that is not.

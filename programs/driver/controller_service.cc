@@ -122,7 +122,8 @@ absl::Status ControllerService::DoCreateVolume(const grpc::ServerContext& contex
     return absl::InvalidArgumentError("volume_capabilities: are missing");
   }
   // A snapshot that is only read as a device needs no copy.
-  bool view = request.volume_content_source().has_snapshot();
+  const bool of_snapshot = request.volume_content_source().has_snapshot();
+  bool view = of_snapshot;
   std::vector<Usage> usages;
   for (const csi::v1::VolumeCapability& capability : request.volume_capabilities()) {
     absl::StatusOr<Usage> usage = UsageOf(capability);
@@ -131,7 +132,9 @@ absl::Status ControllerService::DoCreateVolume(const grpc::ServerContext& contex
     usages.push_back(*std::move(usage));
   }
   for (const Usage& usage : usages) {
-    if (absl::Status possible = CheckUsage(usage, view); !possible.ok()) return possible;
+    if (absl::Status possible = CheckUsage(usage, view, of_snapshot); !possible.ok()) {
+      return possible;
+    }
   }
   if (!request.mutable_parameters().empty()) {
     return absl::InvalidArgumentError(kNoMutableParameters);
@@ -185,7 +188,9 @@ absl::Status ControllerService::DoValidate(
   for (const csi::v1::VolumeCapability& capability : request.volume_capabilities()) {
     const absl::StatusOr<Usage> usage = UsageOf(capability);
     const absl::Status possible =
-        usage.ok() ? CheckUsage(*usage, volume->record.view) : usage.status();
+        usage.ok() ? CheckUsage(*usage, volume->record.view,
+                                volume->record.source.kind == ContentSource::Kind::kSnapshot)
+                   : usage.status();
     if (!possible.ok()) {
       response.set_message(std::string(possible.message()));
       return absl::OkStatus();
@@ -363,10 +368,12 @@ grpc::Status ControllerService::ControllerExpandVolume(
     const absl::StatusOr<uint64_t> capacity = store_.ExpandVolume(request->volume_id(), *range);
     if (!capacity.ok()) return capacity.status();
     response->set_capacity_bytes(static_cast<int64_t>(*capacity));
-    // The device of a staged volume has to grow too.
+    // The device of a staged volume grows at once. Waiting for NodeExpandVolume would leave the claim
+    // at its old size until the next Pod, if the present one is on its way out.
     const std::optional<Volume> volume = store_.catalog().FindVolume(request->volume_id());
+    const bool staged = volume.has_value() && volume->node.has_value();
     response->set_node_expansion_required(!request->volume_capability().has_block() ||
-                                          (volume.has_value() && volume->node.has_value()));
+                                          (staged && !grow_(request->volume_id()).ok()));
     return absl::OkStatus();
   });
 }

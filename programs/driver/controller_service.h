@@ -21,9 +21,17 @@ class ControllerService final : public csi::v1::Controller::Service {
   // The health of a volume that is attached; nothing for others.
   using HealthOf = std::function<std::optional<VolumeHealth>(const std::string& volume)>;
 
+  // Lets the device of a staged volume have all of it.
+  using GrowDevice = std::function<absl::Status(const std::string& volume)>;
+
   // `calls` and `store` must outlive the service.
-  ControllerService(Calls& calls, Store& store, NodeTopology topology, HealthOf health)
-      : calls_(calls), store_(store), topology_(std::move(topology)), health_(std::move(health)) {}
+  ControllerService(Calls& calls, Store& store, NodeTopology topology, HealthOf health,
+                    GrowDevice grow)
+      : calls_(calls),
+        store_(store),
+        topology_(std::move(topology)),
+        health_(std::move(health)),
+        grow_(std::move(grow)) {}
 
   grpc::Status CreateVolume(grpc::ServerContext* context,
                             const csi::v1::CreateVolumeRequest* request,
@@ -83,6 +91,7 @@ class ControllerService final : public csi::v1::Controller::Service {
   Store& store_;
   const NodeTopology topology_;
   const HealthOf health_;
+  const GrowDevice grow_;
 };
 
 }  // namespace cbt::driver

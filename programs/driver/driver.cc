@@ -16,6 +16,7 @@
 #include "net/address.h"
 #include "net/socket_file.h"
 #include "ops/http_page.h"
+#include "ops/metric_set.h"
 #include "programs/driver/controller_service.h"
 #include "programs/driver/identity_service.h"
 #include "programs/driver/metadata_provider.h"
@@ -88,6 +89,7 @@ class Driver::Impl {
                               .changed = [this](const std::string& id, const VolumeHealth& health) {
                                 LogHealth(id, health);
                               }});
+    AddVolumeMetrics();
     node_->Start();
     provider_.emplace(*store_);
     return Serve();
@@ -113,8 +115,10 @@ class Driver::Impl {
                                    .node_id = options_.node_id};
     identity_.emplace(calls_, options_.driver_name, options_.device, options_.marks.count > 0,
                       [this] { return ready_.load(); });
-    controller_.emplace(calls_, *store_, topology,
-                        [this](const std::string& id) { return node_->host().health(id); });
+    controller_.emplace(
+        calls_, *store_, topology,
+        [this](const std::string& id) { return node_->host().health(id); },
+        [this](const std::string& id) { return node_->Expand(id, "a device").status(); });
     node_service_.emplace(calls_, *node_, topology);
     absl::StatusOr<std::unique_ptr<rpc::GrpcService>> metadata = rpc::GrpcService::Create(
         *provider_, {.telemetry = {.observer = streams_.get(), .log = options_.log}});
@@ -135,6 +139,9 @@ class Driver::Impl {
           absl::StrCat("endpoint: ", options_.endpoint, ": can't listen on this socket"));
     }
     if (absl::Status mode = socket_->SetMode(); !mode.ok()) return mode;
+    if (options_.socket_group.has_value()) {
+      if (absl::Status given = socket_->SetGroup(*options_.socket_group); !given.ok()) return given;
+    }
     ready_ = true;
     return absl::OkStatus();
   }
@@ -146,7 +153,8 @@ class Driver::Impl {
                     : ops::HttpAnswer{.ok = false, .text = "not ready"};
     }
     if (path == "/metrics") {
-      return ops::HttpAnswer{.text = streams_->Text() + calls_.Text() + VolumeMetrics()};
+      return ops::HttpAnswer{.text = streams_->Text() + calls_.Text() +
+                                     (ready_ ? volumes_.Text() : std::string())};
     }
     return std::nullopt;
   }
@@ -168,25 +176,20 @@ class Driver::Impl {
     if (options_.changed) options_.changed(id, health);
   }
 
-  std::string VolumeMetrics() const {
-    if (!ready_) return {};
+  void AddVolumeMetrics() {
     const HostClient& host = node_->host();
-    return absl::StrCat(
-        "# HELP cbt_volumes_not_served Attached volumes whose requests wait or fail\n"
-        "# TYPE cbt_volumes_not_served gauge\n"
-        "cbt_volumes_not_served ",
-        host.unserved(),
-        "\n# HELP cbt_volume_server_restarts_total Servers of volumes that ended and were started "
-        "again\n"
-        "# TYPE cbt_volume_server_restarts_total counter\n"
-        "cbt_volume_server_restarts_total ",
-        host.restarts(), "\n");
+    volumes_.AddGauge("cbt_volumes_not_served", "Attached volumes whose requests wait or fail",
+                      [&host] { return static_cast<double>(host.unserved()); });
+    volumes_.AddCounter("cbt_volume_server_restarts_total",
+                        "Servers of volumes that ended and were started again",
+                        [&host] { return static_cast<double>(host.restarts()); });
   }
 
   const DriverOptions options_;
   net::Address address_;
   Calls calls_;
   const std::unique_ptr<ops::Metrics> streams_ = ops::Metrics::Create();
+  ops::MetricSet volumes_;  // shown once ready
   std::atomic<bool> ready_ = false;
   std::mutex shutdown_;
   bool stopped_ = false;

@@ -2,8 +2,11 @@
 #ifndef CBT_PROGRAMS_DRIVER_OPTIONS_H_
 #define CBT_PROGRAMS_DRIVER_OPTIONS_H_
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +20,8 @@ namespace cbt::driver {
 struct DriverOptions {
   // unix:///path of the socket. A socket that a killed driver left is replaced.
   std::string endpoint = "unix:///csi/csi.sock";
+  // The number of a group that may connect beside the process's user; default: the process's own.
+  std::optional<gid_t> socket_group;
   std::string node_id;
   std::string state_directory;
   // The name of the plugin, see CheckDriverName().

@@ -36,7 +36,8 @@ absl::StatusOr<Usage> UsageOf(const csi::v1::VolumeCapability& capability) {
       usage.read_only = true;
       break;
     case Mode::MULTI_NODE_READER_ONLY:
-      usage.read_only = true;
+      // A file system has to replay its journal once, in a volume of its own; its readers only read.
+      usage.read_only = usage.block;
       usage.many_nodes = true;
       break;
     case Mode::UNKNOWN:
@@ -47,16 +48,15 @@ absl::StatusOr<Usage> UsageOf(const csi::v1::VolumeCapability& capability) {
   return usage;
 }
 
-absl::Status CheckUsage(const Usage& usage, bool view) {
+absl::Status CheckUsage(const Usage& usage, bool view, bool of_snapshot) {
   if (view && (!usage.read_only || !usage.block)) {
     return absl::InvalidArgumentError(
         "volume_capability: the volume is a snapshot that is only read, as a block device");
   }
-  if (!view && usage.many_nodes) {
+  if (!view && usage.many_nodes && (usage.block || !of_snapshot)) {
     return absl::InvalidArgumentError(
-        "volume_capability: a volume is for one node; many readers can have a snapshot, as a block "
-        "device (a claim with accessModes ReadOnlyMany, volumeMode Block and the VolumeSnapshot as "
-        "its dataSource)");
+        "volume_capability: a volume is for one node; many readers can have a snapshot (a claim "
+        "with no other accessModes than ReadOnlyMany, and the VolumeSnapshot as its dataSource)");
   }
   return absl::OkStatus();
 }

@@ -15,9 +15,9 @@ namespace cbt::driver {
 //         have.
 absl::StatusOr<Usage> UsageOf(const csi::v1::VolumeCapability& capability);
 
-// OK if a volume can be used so, a view or another.
+// OK if a volume can be used so: a view, or another, perhaps made from a snapshot.
 // Errors: INVALID_ARGUMENT.
-absl::Status CheckUsage(const Usage& usage, bool view);
+absl::Status CheckUsage(const Usage& usage, bool view, bool of_snapshot);
 
 // The node on which volumes can be reached: one label.
 struct NodeTopology {

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/file_io.h"
-#include "base/manifest_bytes.h"
 #include "programs/volume/volume_directory.h"
 
 namespace cbt::volume {
@@ -51,18 +50,37 @@ absl::StatusOr<DataStamp> ReadStamp(const Directory& directory, int data) {
                    .changed_ns = ToNanoseconds(stat.st_ctim)};
 }
 
-absl::Status WriteClosed(const Directory& directory, int data) {
+absl::StatusOr<DataStamp> SettleStamp(const Directory& directory, int data) {
   // Not fdatasync(): the times have to be on disk too.
   if (Retry([&] { return ::fsync(data); }) != 0)
     return FileError(directory.Shown(kDataName), errno);
   const absl::StatusOr<DataStamp> stamp = ReadStamp(directory, data);
   if (!stamp.ok()) return stamp.status();
   WaitForTick(stamp->changed_ns);
+  return stamp;
+}
+
+void EncodeStamp(ManifestWriter& writer, const DataStamp& stamp) {
+  writer.Number(stamp.inode);
+  writer.Number(stamp.size);
+  writer.Number(stamp.modified_ns);
+  writer.Number(stamp.changed_ns);
+}
+
+DataStamp DecodeStamp(ManifestReader& reader) {
+  DataStamp stamp;
+  stamp.inode = reader.Number<uint64_t>();
+  stamp.size = reader.Number<uint64_t>();
+  stamp.modified_ns = reader.Number<int64_t>();
+  stamp.changed_ns = reader.Number<int64_t>();
+  return stamp;
+}
+
+absl::Status WriteClosed(const Directory& directory, int data) {
+  const absl::StatusOr<DataStamp> stamp = SettleStamp(directory, data);
+  if (!stamp.ok()) return stamp.status();
   ManifestWriter writer(kStampKind);
-  writer.Number(stamp->inode);
-  writer.Number(stamp->size);
-  writer.Number(stamp->modified_ns);
-  writer.Number(stamp->changed_ns);
+  EncodeStamp(writer, *stamp);
   const std::vector<uint8_t> bytes = std::move(writer).Finish();
   const std::array<std::span<const uint8_t>, 1> parts = {bytes};
   return directory.Write(kClosedName, parts, /*sync=*/true);
@@ -78,11 +96,7 @@ absl::StatusOr<DataStamp> ReadClosed(const Directory& directory) {
   }
   if (!reader.ok()) return reader.status();
   const size_t begin = reader->at();
-  DataStamp stamp;
-  stamp.inode = reader->Number<uint64_t>();
-  stamp.size = reader->Number<uint64_t>();
-  stamp.modified_ns = reader->Number<int64_t>();
-  stamp.changed_ns = reader->Number<int64_t>();
+  const DataStamp stamp = DecodeStamp(*reader);
   if (!reader->ended()) return reader->Damaged(begin, "not the stamp of a closed volume");
   return stamp;
 }

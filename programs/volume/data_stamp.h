@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/directory.h"
+#include "base/manifest_bytes.h"
 
 namespace cbt::volume {
 
@@ -25,9 +26,15 @@ struct DataStamp {
 // The stamp of the file that is open as `data`.
 absl::StatusOr<DataStamp> ReadStamp(const Directory& directory, int data);
 
-// Syncs the data, and records its stamp. Durable when it returns. Any later change of the data
-// makes its stamp a different one; for that it may wait for the next tick of the file system's
-// clock, a second at the most.
+// Syncs the data, and returns a stamp that any later change of the data makes a different one. For
+// that it may wait for the next tick of the file system's clock, a second at the most.
+absl::StatusOr<DataStamp> SettleStamp(const Directory& directory, int data);
+
+// As fields of a manifest; a reader that ends too early is unsound.
+void EncodeStamp(ManifestWriter& writer, const DataStamp& stamp);
+DataStamp DecodeStamp(ManifestReader& reader);
+
+// Records the settled stamp. Durable when it returns.
 absl::Status WriteClosed(const Directory& directory, int data);
 
 // NOT_FOUND if the volume was not closed; DATA_LOSS, UNIMPLEMENTED for a newer version, file

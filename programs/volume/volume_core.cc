@@ -1,67 +1,23 @@
+// Opening and closing, I/O, questions and background work of an open volume.
 #include "programs/volume/volume_core.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <set>
-#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "map/chain/chain_access.h"
-#include "map/tracker/tracker_access.h"
 #include "programs/volume/data_stamp.h"
+#include "programs/volume/file_copy.h"
+#include "programs/volume/volume_tracker.h"
 
 namespace cbt::volume {
 namespace {
 
-// How much is copied before another snapshot has its turn.
-constexpr uint64_t kRegionsAtOnce = 64;
-
-// Between attempts to make writes succeed again.
-constexpr std::chrono::milliseconds kFirstPause(100);
-constexpr std::chrono::milliseconds kMaxPause(10'000);
+absl::Status NotFast() {
+  return absl::UnimplementedError("the range can't be zeroed without writing or copying data now");
+}
 
 }  // namespace
-
-TrackedVolume::Core::~Core() {
-  if (!worker_.joinable()) return;
-  if (!process_.IsOurs()) {
-    worker_.detach();  // a forked child does not have it
-    return;
-  }
-  {
-    const std::lock_guard<std::mutex> lock(work_mutex_);
-    stopping_ = true;
-  }
-  work_changed_.notify_all();
-  worker_.join();
-}
-
-TrackerOptions TrackedVolume::Core::OptionsOfTracker(const VolumeManifest& manifest,
-                                                     const std::string& base) const {
-  TrackerOptions options;
-  options.geometry = {.capacity = manifest.capacity, .granularity = manifest.granularity};
-  options.volume = manifest.name;
-  options.base = base;
-  options.region_bytes = manifest.region_bytes;
-  return options;
-}
-
-// Directories that a Resize() left when it was interrupted.
-absl::Status TrackedVolume::Core::RemoveOldTrackers() const {
-  absl::StatusOr<std::vector<std::string>> names = directory_->List();
-  if (!names.ok()) return names.status();
-  for (const std::string& name : *names) {
-    if (!name.starts_with(kTrackerPrefix) || name == TrackerName(manifest_.tracker)) continue;
-    if (absl::Status status = directory_->RemoveTree(name); !status.ok()) return status;
-  }
-  return absl::OkStatus();
-}
 
 absl::Status TrackedVolume::Core::OpenParts() {
   absl::StatusOr<Directory> directory = Directory::Open(path_);
@@ -79,50 +35,16 @@ absl::Status TrackedVolume::Core::OpenParts() {
   const auto lost = [](absl::Status status) {
     return absl::IsNotFound(status) ? absl::DataLossError(status.message()) : status;
   };
-  absl::StatusOr<OwnedDescriptor> data = directory->OpenFile(kDataName, O_RDWR | O_NOFOLLOW);
-  if (!data.ok()) return lost(data.status());
-  data_ = *std::move(data);
+  if (absl::Status status = data_.Open(*directory); !status.ok()) return lost(status);
   if (absl::Status status = CompareWithClosed(); !status.ok()) return status;
-  struct stat stat;
-  if (::fstat(data_.number(), &stat) != 0) return FileError(directory->Shown(kDataName), errno);
-  if (!S_ISREG(stat.st_mode) || static_cast<uint64_t>(stat.st_size) < manifest_.capacity) {
-    return absl::DataLossError(absl::StrCat(directory->Shown(kDataName), ": has ", stat.st_size,
-                                            " bytes, the volume ", manifest_.capacity));
-  }
-  // A Resize() that was interrupted; nothing has been written there.
-  if (static_cast<uint64_t>(stat.st_size) > manifest_.capacity &&
-      ::ftruncate(data_.number(), static_cast<off_t>(manifest_.capacity)) != 0) {
-    return FileError(directory->Shown(kDataName), errno);
-  }
-  for (auto [name, place] :
-       {std::pair(kSnapshotsName, &snapshot_files_), std::pair(kCopyingName, &copying_files_)}) {
-    absl::StatusOr<Directory> opened = directory->OpenDirectory(name);
-    if (!opened.ok()) return lost(opened.status());
-    *place = std::make_unique<const Directory>(*std::move(opened));
-  }
-  // A volume of an earlier version has none.
-  absl::StatusOr<Directory> marks = directory->MakeDirectory(kMarksName, /*sync=*/true);
-  if (!marks.ok()) return marks.status();
-  mark_files_ = std::make_unique<const Directory>(*std::move(marks));
-  if (absl::Status status = RemoveOldTrackers(); !status.ok()) return status;
-  const absl::StatusOr<Directory> chain_directory = directory->OpenDirectory(kChainName);
-  if (!chain_directory.ok()) return lost(chain_directory.status());
-  absl::StatusOr<std::unique_ptr<ChangeChain>> chain =
-      OpenChainIn(*chain_directory, ChangeChain::Access::kChange);
-  if (!chain.ok()) return lost(chain.status());
-  chain_ = *std::move(chain);
-  const absl::StatusOr<Directory> tracker_directory =
-      directory->OpenDirectory(TrackerName(manifest_.tracker));
-  if (!tracker_directory.ok()) return lost(tracker_directory.status());
-  absl::StatusOr<std::unique_ptr<ChangeTracker>> tracker =
-      TrackerAccess::Recover(OptionsOfTracker(manifest_, {}), *tracker_directory);
+  if (absl::Status status = data_.CutTo(manifest_.capacity); !status.ok()) return status;
+  if (absl::Status status = files_.Open(*directory); !status.ok()) return lost(status);
+  if (absl::Status status = history_.OpenMarks(*directory); !status.ok()) return status;
+  if (absl::Status status = history_.OpenChain(*directory); !status.ok()) return lost(status);
+  absl::StatusOr<std::unique_ptr<ChangeTracker>> tracker = OpenTracker(*directory, manifest_);
   if (!tracker.ok()) return lost(tracker.status());
   tracker_ = *std::move(tracker);
-  if (!replaced_.ok()) {
-    absl::Status status = tracker_->Mark({0, manifest_.capacity});
-    if (!status.ok()) return status;
-  }
-  return absl::OkStatus();
+  return replaced_.ok() ? absl::OkStatus() : tracker_->Mark({0, manifest_.capacity});
 }
 
 // The tracker knows of this program's writes alone.
@@ -143,102 +65,53 @@ absl::Status TrackedVolume::Core::CompareWithClosed() {
   return absl::OkStatus();
 }
 
-// Copies that can't be continued are dropped with everything else that is in their directory.
-absl::Status TrackedVolume::Core::ResumeCopies() {
-  // A killed process may have removed a copy without waiting for the disk. It must not come back
-  // when a later one has its name.
-  if (absl::Status status = copying_files_->Sync(); !status.ok()) return status;
-  absl::StatusOr<std::vector<std::string>> names = copying_files_->List();
-  if (!names.ok()) return names.status();
-  for (const std::string& name : *names) {
-    if (name.ends_with(kCopiedSuffix)) continue;
-    // Regions that have not been copied yet exist nowhere else.
-    absl::StatusOr<std::shared_ptr<SnapshotCopy>> copy =
-        replaced_.ok() ? SnapshotCopy::Resume(*copying_files_, name, data_.number())
-                       : absl::StatusOr<std::shared_ptr<SnapshotCopy>>(replaced_);
-    if (copy.ok()) {
-      copies_.push_back(*std::move(copy));
-    } else if (absl::IsAborted(copy.status()) || absl::IsNotFound(copy.status())) {
-      NoteError(copy.status());
-      if (!RemoveCopyFiles(*copying_files_, name)) {
-        return FileError(copying_files_->Shown(name), errno);
-      }
-    } else {
-      return copy.status();
+// The snapshots in the order of the chain, with the copies. A copy that the chain does not have was
+// never begun.
+absl::Status TrackedVolume::Core::OpenHistory() {
+  const ChangeChain& chain = history_.chain();
+  absl::StatusOr<std::vector<SnapshotRecord>> complete = ReadSnapshots(chain, files_.files());
+  if (!complete.ok()) return complete.status();
+  std::vector<SnapshotRecord> records;
+  SnapshotFiles::Copies copies;
+  auto next = complete->begin();
+  for (const ChainSnapshot& entry : chain.snapshots()) {
+    if (next != complete->end() && next->name == entry.id) {
+      records.push_back(std::move(*next++));
+      continue;
+    }
+    for (const std::shared_ptr<SnapshotCopy>& copy : files_.copies()) {
+      if (copy->name() != entry.id || copy->info().size != entry.capacity) continue;
+      records.push_back({entry.id, copy->info()});
+      copies.push_back(copy);
     }
   }
-  for (const std::string& name : *names) {
-    if (!name.ends_with(kCopiedSuffix)) continue;
-    const std::string id = name.substr(0, name.size() - kCopiedSuffix.size());
-    absl::StatusOr<bool> has = copying_files_->Has(id);
-    if (!has.ok()) return has.status();
-    if (!*has) copying_files_->Remove(name.c_str());
-  }
-  return absl::OkStatus();
-}
-
-void TrackedVolume::Core::RemoveSuperseded() {
-  const absl::StatusOr<std::vector<std::string>> files = snapshot_files_->List();
-  if (!files.ok()) return NoteError(files.status());
-  std::set<std::string_view> names;
-  std::set<std::string_view> ids;
-  for (const SnapshotRecord& record : records_) {
-    names.insert(record.name);
-    ids.insert(record.info.id);
-  }
-  for (const std::string& file : *files) {
-    if (names.contains(file) || !ids.contains(IdOf(file))) continue;
-    if (!snapshot_files_->Remove(file.c_str())) {
-      NoteError(FileError(snapshot_files_->Shown(file), errno));
-    }
-  }
+  DropSuperseded(records);
+  history_.SetRecords(std::move(records));
+  std::erase_if(copies, [this](const std::shared_ptr<SnapshotCopy>& copy) {
+    return !history_.HasRecord(copy->name());
+  });
+  return files_.KeepCopies(std::move(copies));
 }
 
 absl::Status TrackedVolume::Core::Open() {
   if (absl::Status status = OpenParts(); !status.ok()) return status;
-  if (absl::Status status = ResumeCopies(); !status.ok()) return status;
+  const auto note = [this](const absl::Status& status) { NoteError(status); };
+  if (absl::Status status = files_.ResumeCopies(data_.number(), replaced_, note); !status.ok()) {
+    return status;
+  }
   // What a change of the data demanded is on disk.
   if (!directory_->Remove(kClosedName)) return FileError(directory_->Shown(kClosedName), errno);
   if (absl::Status status = directory_->Sync(); !status.ok()) return status;
   if (absl::Status status = FinishEpoch(); !status.ok()) return status;
-  absl::StatusOr<std::vector<SnapshotRecord>> complete = ReadSnapshots(*chain_, *snapshot_files_);
-  if (!complete.ok()) return complete.status();
-  // In the order of the chain, with the copies. A copy that the chain does not have was never
-  // begun.
-  records_.clear();
-  Copies copies;
-  auto next = complete->begin();
-  for (const ChainSnapshot& entry : chain_->snapshots()) {
-    if (next != complete->end() && next->name == entry.id) {
-      records_.push_back(std::move(*next++));
-      continue;
-    }
-    for (const std::shared_ptr<SnapshotCopy>& copy : copies_) {
-      if (copy->name() != entry.id || copy->info().size != entry.capacity) continue;
-      records_.push_back({entry.id, copy->info()});
-      copies.push_back(copy);
-    }
-  }
-  DropSuperseded(records_);
-  std::erase_if(copies, [this](const std::shared_ptr<SnapshotCopy>& copy) {
-    return std::none_of(records_.begin(), records_.end(),
-                        [&copy](const auto& record) { return record.name == copy->name(); });
-  });
-  std::swap(copies, copies_);
-  for (const std::shared_ptr<SnapshotCopy>& copy : copies) {
-    if (std::find(copies_.begin(), copies_.end(), copy) == copies_.end() &&
-        !RemoveCopyFiles(*copying_files_, copy->name())) {
-      return FileError(copying_files_->Shown(copy->name()), errno);
-    }
-  }
-  to_copy_ = copies_;
-  RemoveSuperseded();
-  if (absl::Status status = LoadMarks(); !status.ok()) return status;
-  if (absl::Status status = RemoveHidden(); !status.ok()) NoteError(status);
+  if (absl::Status status = OpenHistory(); !status.ok()) return status;
+  files_.RemoveSuperseded(history_.records(), note);
+  if (absl::Status status = history_.LoadMarks(note); !status.ok()) return status;
+  if (absl::Status status = history_.RemoveHidden(); !status.ok()) NoteError(status);
   if (!replaced_.ok()) NoteError(replaced_);
   if (absl::Status status = ResumeRevert(); !status.ok()) return status;
   open_.store(true);
-  worker_ = std::thread([this] { Work(); });
+  worker_.SetCopies(files_.copies());
+  worker_.Start(Background());
   return absl::OkStatus();
 }
 
@@ -246,45 +119,216 @@ absl::Status TrackedVolume::Core::Close() {
   if (!process_.IsOurs()) return CopiedByFork("the volume");
   const std::lock_guard<std::mutex> only(close_);
   if (absl::Status status = CheckUsable(); !status.ok()) return status;
-  {
-    const std::lock_guard<std::mutex> lock(work_mutex_);
-    stopping_ = true;
-  }
-  work_changed_.notify_all();
-  worker_.join();
+  worker_.Stop();
   const std::lock_guard<std::mutex> admin(admin_);
   gate_.Shut();
-  absl::Status status = Sync();
+  absl::Status status = data_.Sync();
   if (absl::Status closed = tracker_->Close(); status.ok()) status = closed;
   if (status.ok()) status = WriteClosed(*directory_, data_.number());
   open_.store(false);
-  const std::unique_lock<std::shared_mutex> lock(chain_mutex_);
+  history_.Close();
   tracker_.reset();
-  chain_.reset();
-  copies_.clear();
+  files_.Close();
   claim_.reset();
   return status;
 }
 
-void TrackedVolume::Core::NoteError(const absl::Status& status) {
-  const std::lock_guard<std::mutex> lock(work_mutex_);
-  last_error_ = std::string(status.message());
+absl::Status TrackedVolume::Core::CheckUsable() const {
+  if (!process_.IsOurs()) return CopiedByFork("the volume");
+  if (!open_.load(std::memory_order_relaxed)) {
+    if (reverting_.load()) return Reverting();
+    return absl::FailedPreconditionError("the volume is closed");
+  }
+  return absl::OkStatus();
 }
 
-void TrackedVolume::Core::AskForRepair(const absl::Status& status) {
-  {
-    const std::lock_guard<std::mutex> lock(work_mutex_);
-    repair_ = true;
-    write_error_ = std::string(status.message());
+absl::Status TrackedVolume::Core::Reverting() {
+  return absl::UnavailableError(
+      "the volume is going back to a snapshot; if that has failed, restart its server");
+}
+
+absl::Status TrackedVolume::Core::CheckInside(Extent extent) const {
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  const uint64_t capacity = this->capacity();
+  if (extent.offset > capacity || extent.length > capacity - extent.offset) {
+    return absl::OutOfRangeError(absl::StrCat("extent (offset ", extent.offset, ", length ",
+                                              extent.length, ") extends past the capacity of ",
+                                              capacity, " bytes"));
   }
-  work_changed_.notify_all();
+  return absl::OkStatus();
+}
+
+template <typename Change>
+absl::Status TrackedVolume::Core::Changing(Extent extent, Change change, ZeroCost cost) {
+  // Before the gate, which another thread may have held when a forked child began.
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  const GatePass pass(gate_);
+  if (!pass.inside()) return absl::FailedPreconditionError("the volume is closed");
+  if (absl::Status status = CheckInside(extent); !status.ok()) return status;
+  if (extent.length == 0) return absl::OkStatus();
+  // A snapshot that is being copied gets what the range holds first.
+  if (cost == ZeroCost::kFastOnly && files_.copying()) return NotFast();
+  absl::StatusOr<TrackedWrite> write = tracker_->Begin(extent);
+  if (!write.ok()) {
+    worker_.AskForRepair(write.status());
+    return write.status();
+  }
+  if (!written_.load(std::memory_order_relaxed)) written_.store(true, std::memory_order_relaxed);
+  int error = files_.Preserve(extent);
+  const bool preserved = error == 0;
+  if (preserved) error = change();
+  write->End();
+  if (!preserved) worker_.AskForRepair(files_.ErrorOfCopies(error));
+  return error == 0 ? absl::OkStatus() : data_.ErrorOf(error);
+}
+
+absl::Status TrackedVolume::Core::Read(uint64_t offset, std::span<uint8_t> out) const {
+  if (absl::Status status = CheckInside({offset, out.size()}); !status.ok()) return status;
+  return data_.Read(offset, out);
+}
+
+absl::Status TrackedVolume::Core::Write(uint64_t offset, std::span<const uint8_t> bytes,
+                                        Durability durability) {
+  // Not RWF_DSYNC, although it writes less: if it fails, it may have taken the only report of an
+  // earlier write's error with it, and looks like a full disk.
+  absl::Status status =
+      Changing({offset, bytes.size()}, [&] { return data_.Write(offset, bytes); });
+  if (status.ok() && durability == Durability::kFlushed) status = data_.Sync();
+  return status;
+}
+
+absl::Status TrackedVolume::Core::Zero(Extent extent, bool may_trim, Durability durability,
+                                       ZeroCost cost) {
+  bool slow = false;
+  absl::Status status = Changing(
+      extent,
+      [&] {
+        const int error = may_trim ? data_.Punch(extent) : data_.Zero(extent);
+        slow = CannotAllocate(error);
+        if (!slow || cost == ZeroCost::kFastOnly) return error;
+        return data_.WriteZeros(extent);
+      },
+      cost);
+  if (slow && cost == ZeroCost::kFastOnly) return NotFast();
+  if (status.ok() && durability == Durability::kFlushed) status = data_.Sync();
+  return status;
+}
+
+absl::Status TrackedVolume::Core::Trim(Extent extent, Durability durability) {
+  absl::Status status = Changing(extent, [&] {
+    const int error = data_.Punch(extent);
+    return CannotAllocate(error) ? 0 : error;
+  });
+  if (status.ok() && durability == Durability::kFlushed) status = data_.Sync();
+  return status;
+}
+
+absl::Status TrackedVolume::Core::Flush() {
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  return data_.Sync();
+}
+
+absl::StatusOr<std::vector<VolumeExtent>> TrackedVolume::Core::Extents(Extent extent,
+                                                                       size_t most) const {
+  if (absl::Status status = CheckInside(extent); !status.ok()) return status;
+  return data_.Extents(extent, most);
+}
+
+absl::StatusOr<SnapshotInfo> TrackedVolume::Core::FindSnapshot(std::string_view id) const {
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  absl::StatusOr<SnapshotRecord> record = history_.Find(id);
+  if (!record.ok()) return record.status();
+  return std::move(record->info);
+}
+
+absl::StatusOr<std::string> TrackedVolume::Core::SnapshotPath(std::string_view id) const {
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  const absl::StatusOr<SnapshotRecord> record = history_.FindReady(id);
+  if (!record.ok()) return record.status();
+  return PathOfSnapshot(path_, files_.files(), record->name);
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> TrackedVolume::Core::Delta(
+    std::string_view base, std::string_view target) const {
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  return history_.Delta(base, target);
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> TrackedVolume::Core::Allocated(
+    std::string_view id) const {
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  const absl::StatusOr<SnapshotRecord> record = history_.FindReady(id);
+  if (!record.ok()) return record.status();
+  return AllocatedIn(files_.files(), record->name, id, granularity());
+}
+
+VolumeStatus TrackedVolume::Core::status() const {
+  VolumeStatus status;
+  if (!process_.IsOurs()) return status;
+  const std::lock_guard<std::mutex> admin(admin_);
+  const absl::Status usable = CheckUsable();
+  if (!usable.ok() && !reverting_.load()) return status;
+  status.name = manifest_.name;
+  status.capacity = manifest_.capacity;
+  status.granularity = manifest_.granularity;
+  if (!usable.ok()) {
+    status.changed_bytes = status.capacity;
+    status.exact = false;
+    status.last_error = std::string(usable.message());
+    return status;
+  }
+  status.snapshots = history_.records().size();
+  status.copying = files_.copies().size();
+  status.marks = history_.marks().size();
+  status.exact = replaced_.ok();
+  for (const ChangeTracker::Epoch& epoch : tracker_->epochs()) status.exact &= epoch.exact;
+  if (const absl::StatusOr<ChangeMap> changes = tracker_->Changes(); changes.ok()) {
+    status.changed_bytes = (*changes)->changed_bytes();
+  } else {
+    // Not known: as much as there may be.
+    status.changed_bytes = status.capacity;
+    status.exact = false;
+  }
+  status.clones = files_.clones();
+  status.longest_hold_ns = files_.longest_hold_ns();
+  status.last_error = worker_.error();
+  return status;
+}
+
+VolumeWorker::Tasks TrackedVolume::Core::Background() {
+  return {.finish = [this](const std::shared_ptr<SnapshotCopy>& copy) { FinishCopy(copy); },
+          .repair = [this] { return Repair(); },
+          .checkpoint = [this] { Checkpoint(); },
+          .interval = std::chrono::seconds(options_.checkpoint_seconds)};
+}
+
+void TrackedVolume::Core::FinishCopy(const std::shared_ptr<SnapshotCopy>& copy) {
+  absl::Status status = copy->Finish();
+  const std::lock_guard<std::mutex> admin(admin_);
+  const SnapshotFiles::Copies& copies = files_.copies();
+  if (std::find(copies.begin(), copies.end(), copy) == copies.end()) return;  // deleted
+  if (status.ok()) status = files_.Publish(*copy);
+  if (!status.ok()) {
+    NoteError(status);
+    files_.RemoveFile(copy->name());
+    // If even that fails, its data is never complete, and it can be deleted.
+    if (status = DropCopy(copy); !status.ok()) {
+      NoteError(status);
+      worker_.AskForRepair(status);
+      worker_.Drop(copy);
+    }
+    return;
+  }
+  history_.SetReady(copy->name());
+  files_.Forget(copy);
+  worker_.SetCopies(files_.copies());
 }
 
 // Brings back what makes every write fail: a log that could not be written, and a copy that could
 // not be dropped after it had failed.
 absl::Status TrackedVolume::Core::Repair() {
   const std::lock_guard<std::mutex> admin(admin_);
-  for (const std::shared_ptr<SnapshotCopy>& copy : Copies(copies_)) {
+  for (const std::shared_ptr<SnapshotCopy>& copy : SnapshotFiles::Copies(files_.copies())) {
     if (copy->failed() == 0) continue;
     if (absl::Status status = DropCopy(copy); !status.ok()) return status;
   }
@@ -294,52 +338,12 @@ absl::Status TrackedVolume::Core::Repair() {
   return status;
 }
 
-// Copies snapshots, saves the tracker's state and repairs it, until Close().
-void TrackedVolume::Core::Work() {
-  using Clock = std::chrono::steady_clock;
-  const std::chrono::seconds interval(options_.checkpoint_seconds == 0
-                                          ? std::chrono::hours(24 * 365)
-                                          : std::chrono::seconds(options_.checkpoint_seconds));
-  Clock::time_point due = Clock::now() + interval;
-  Clock::time_point repair_due = Clock::now();
-  std::chrono::milliseconds pause = kFirstPause;
-  for (size_t turn = 0;; ++turn) {
-    std::shared_ptr<SnapshotCopy> copy;
-    bool repair = false;
-    {
-      std::unique_lock<std::mutex> lock(work_mutex_);
-      const auto next = [&] { return repair_ ? std::min(due, repair_due) : due; };
-      while (!stopping_ && to_copy_.empty() && Clock::now() < next()) {
-        work_changed_.wait_until(lock, next());
-      }
-      if (stopping_) return;
-      if (!to_copy_.empty()) copy = to_copy_[turn % to_copy_.size()];
-      // A write that fails from here on asks again.
-      if (Clock::now() >= repair_due) repair = std::exchange(repair_, false);
-    }
-    if (repair) {
-      const absl::Status status = Repair();
-      const std::lock_guard<std::mutex> lock(work_mutex_);
-      if (status.ok()) {
-        if (!repair_) write_error_.clear();
-        pause = kFirstPause;
-      } else {
-        repair_ = true;
-        write_error_ = std::string(status.message());
-        pause = std::min(2 * pause, kMaxPause);
-      }
-      repair_due = Clock::now() + pause;
-    }
-    if (copy != nullptr && !copy->Continue(kRegionsAtOnce)) FinishCopy(copy);
-    if (Clock::now() < due) continue;
-    if (written_.exchange(false)) {
-      const std::lock_guard<std::mutex> admin(admin_);
-      if (absl::Status status = tracker_->Checkpoint(); !status.ok()) {
-        written_.store(true);
-        NoteError(status);
-      }
-    }
-    due = Clock::now() + interval;
+void TrackedVolume::Core::Checkpoint() {
+  if (!written_.exchange(false)) return;
+  const std::lock_guard<std::mutex> admin(admin_);
+  if (absl::Status status = tracker_->Checkpoint(); !status.ok()) {
+    written_.store(true);
+    NoteError(status);
   }
 }
 

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "bucket/libcurl.h"
+#include "base/curl/libcurl.h"
 
 namespace cbt::bucket {
 

@@ -109,4 +109,10 @@ absl::Status SocketFile::SetMode() {
   return absl::OkStatus();
 }
 
+absl::Status SocketFile::SetGroup(gid_t group) {
+  constexpr auto kSameOwner = static_cast<uid_t>(-1);
+  if (lchown(path_.c_str(), kSameOwner, group) != 0) return SystemError(path_, errno);
+  return absl::OkStatus();
+}
+
 }  // namespace cbt::net

@@ -35,6 +35,10 @@ class SocketFile {
   // exist.
   absl::Status SetMode();
 
+  // Gives the socket to a group, whose members may then connect. The socket must exist.
+  // Errors: UNAVAILABLE if the system refuses.
+  absl::Status SetGroup(gid_t group);
+
  private:
   SocketFile(std::string path, std::string lock_path, OwnedDescriptor lock);
 

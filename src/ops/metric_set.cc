@@ -5,6 +5,7 @@
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -17,16 +18,24 @@ class MetricSet::Core {
     prometheus::Gauge& gauge;
     std::function<double()> read;
   };
+  struct ReadCounter {
+    prometheus::Counter& counter;
+    std::function<double()> read;
+  };
 
   std::string Text() {
     const std::lock_guard lock(mutex);
     for (const ReadGauge& one : gauges) one.gauge.Set(one.read());
+    for (const ReadCounter& one : counters) {
+      one.counter.Increment(std::max(0.0, one.read() - one.counter.Value()));
+    }
     return prometheus::TextSerializer().Serialize(registry.Collect());
   }
 
   prometheus::Registry registry;
   std::mutex mutex;
   std::vector<ReadGauge> gauges;
+  std::vector<ReadCounter> counters;
 };
 
 void MetricSet::Counter::operator++() noexcept { counter_->Increment(); }
@@ -45,6 +54,13 @@ MetricSet::Counter MetricSet::AddCounter(const std::string& name, const std::str
   auto& family = prometheus::BuildCounter().Name(name).Help(help).Register(core_->registry);
   if (label.empty()) return Counter(family.Add({}));
   return Counter(family.Add({{label, value}}));
+}
+
+void MetricSet::AddCounter(const std::string& name, const std::string& help,
+                           std::function<double()> read) {
+  auto& family = prometheus::BuildCounter().Name(name).Help(help).Register(core_->registry);
+  const std::lock_guard lock(core_->mutex);
+  core_->counters.push_back({.counter = family.Add({}), .read = std::move(read)});
 }
 
 void MetricSet::AddGauge(const std::string& name, const std::string& help,

@@ -37,6 +37,8 @@ class MetricSet {
   // first.
   Counter AddCounter(const std::string& name, const std::string& help,
                      const std::string& label = "", const std::string& value = "");
+  // Of a count that is kept elsewhere and never falls. `read` is called by each Text().
+  void AddCounter(const std::string& name, const std::string& help, std::function<double()> read);
   // `read` is called by each Text().
   void AddGauge(const std::string& name, const std::string& help, std::function<double()> read);
 

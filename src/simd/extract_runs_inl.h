@@ -30,6 +30,8 @@ using namespace word_ops;  // NOLINT(google-build-using-namespace): one body in 
 // Words per step; a short step returns to the quiet loop sooner.
 constexpr size_t kLongStep = 256;
 constexpr size_t kShortStep = 64;
+// So many words with edges among four vectors are taken one by one.
+constexpr int kFewWords = 4;
 
 struct Step {
   alignas(64) uint64_t edges[kLongStep];
@@ -293,26 +295,33 @@ static inline RunScan ScanWith(const Reader reader, size_t words, uint64_t origi
       const uint64_t mixed = uint64_t{NonZeroLanes(w0)} | uint64_t{NonZeroLanes(w1)} << kVector |
                              uint64_t{NonZeroLanes(w2)} << (2 * kVector) |
                              uint64_t{NonZeroLanes(w3)} << (3 * kVector);
-      if ((mixed & (mixed - 1)) != 0) break;
-      // A single word with edges: a step would cost more than the word itself.
-      i += static_cast<size_t>(__builtin_ctzll(mixed));
-      const uint64_t word = reader.Word(i * 8);
-      uint64_t edges = WordEdges<Reader::kDescending>(uint64_t{0} - open, word);
-      constexpr bool kHighest = Reader::kDescending && kTakesHighest;
-      if constexpr (Reader::kDescending && !kHighest) edges = ReverseBits(edges);
-      const uint64_t base = origin + (uint64_t{i} * 64 << shift);
-      do {
-        const uint64_t offset = base + (TakeBit<kHighest>(edges) << shift);
-        if (open == 0) {
-          offsets[runs] = offset;
-        } else {
-          lengths[runs] = offset - offsets[runs];
-          ++runs;
+      // Up to a few words with edges: a step would cost more than the words themselves. The group
+      // is finished, so that the loads stay at whole cache lines.
+      if (__builtin_popcountll(mixed) > kFewWords) break;
+      const uint64_t quiet_open = open;
+      for (uint64_t left = mixed; left != 0;) {
+        const auto k = static_cast<size_t>(__builtin_ctzll(left));
+        left &= left - 1;
+        const uint64_t word = reader.Word((i + k) * 8);
+        uint64_t edges = WordEdges<Reader::kDescending>(uint64_t{0} - open, word);
+        constexpr bool kHighest = Reader::kDescending && kTakesHighest;
+        if constexpr (Reader::kDescending && !kHighest) edges = ReverseBits(edges);
+        const uint64_t base = origin + (uint64_t{i + k} * 64 << shift);
+        while (edges != 0) {
+          const uint64_t offset = base + (TakeBit<kHighest>(edges) << shift);
+          if (open == 0) {
+            offsets[runs] = offset;
+          } else {
+            lengths[runs] = offset - offsets[runs];
+            ++runs;
+          }
+          open ^= 1;
         }
-        open ^= 1;
-      } while (edges != 0);
-      ++i;
-      if (runs >= room) return {i, runs, open};
+        if (runs >= room) return {i + k + 1, runs, open};
+        // What is quiet has changed: the next word has an edge, or is the first of a run's middle.
+        if (open != quiet_open && k + 1 < kQuiet) left |= uint64_t{1} << (k + 1);
+      }
+      i += kQuiet;
     }
     if (i == words) break;
 

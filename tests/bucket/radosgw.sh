@@ -10,79 +10,32 @@ set -euo pipefail
 for program in ceph-mon ceph-osd radosgw radosgw-admin ceph-authtool monmaptool; do
   command -v "$program" >/dev/null || { echo "not installed: $program (ceph-mon, ceph-osd, radosgw)"; exit 77; }
 done
-dir=$(mktemp -d)
 here=$PWD
+source "$(dirname "$0")/../ceph/cluster.sh"
+dir=$(mktemp -d)
 cd "$dir"
 chmod 755 "$dir"
-
 cleanup() {
-  for name in client.rgw.a osd.0 mon.a; do
-    if [[ -f run/$name.pid ]]; then
-      pid=$(cat "run/$name.pid")
-      kill -9 "$pid" 2>/dev/null || true
-      while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
-    fi
-  done
+  cd "$dir"
+  end_ceph client.rgw.a
   rm -rf "$dir"
 }
 trap cleanup EXIT
 
-free_port() {
-  python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
-}
-mon=$(free_port)
 http=$(free_port)
-mkdir -p mon/ceph-a osd/ceph-0 rgw run
 # With `auth client required = none` radosgw 16.2 never connects.
-cat >ceph.conf <<C
-[global]
-fsid = $(cat /proc/sys/kernel/random/uuid)
-mon initial members = a
-mon host = [v2:127.0.0.1:$mon]
-auth cluster required = cephx
-auth service required = cephx
-auth client required = cephx
-osd pool default size = 1
-osd pool default min size = 1
-osd pool default pg num = 1
-osd pool default pg autoscale mode = off
-osd crush chooseleaf type = 0
-mon allow pool size one = true
-mon max pg per osd = 1000
-run dir = $dir/run
-admin socket = $dir/run/\$name.asok
-log file = $dir/run/\$name.log
-pid file = $dir/run/\$name.pid
-keyring = $dir/ceph.keyring
-ms bind ipv6 = false
-[mon]
-mon data = $dir/mon/ceph-\$id
-[osd]
-osd data = $dir/osd/ceph-\$id
-osd objectstore = memstore
-memstore device bytes = 4294967296
-osd class load list = *
-osd class default list = *
+configure_ceph cephx 4294967296
+mkdir rgw
+cat >>ceph.conf <<C
 [client.rgw.a]
 rgw frontends = beast endpoint=127.0.0.1:$http
 rgw data = $dir/rgw
 rgw run sync thread = false
 rgw crypt require ssl = false
 C
-export CEPH_CONF=$dir/ceph.conf
 {
-  ceph-authtool --create-keyring ceph.keyring --gen-key -n mon. --cap mon 'allow *'
-  ceph-authtool ceph.keyring --gen-key -n client.admin --cap mon 'allow *' --cap osd 'allow *'
-  monmaptool --create --fsid "$(sed -n 's/^fsid = //p' ceph.conf)" \
-    --addv a "[v2:127.0.0.1:$mon]" monmap
-  ceph-mon --mkfs -i a --monmap monmap --keyring ceph.keyring
-  ceph-mon -i a --public-addr 127.0.0.1:"$mon"
-  osd=$(cat /proc/sys/kernel/random/uuid)
-  timeout 60 ceph osd new "$osd"
-  timeout 60 ceph auth get-or-create osd.0 mon 'allow profile osd' osd 'allow *' >>ceph.keyring
+  start_ceph
   timeout 60 ceph auth get-or-create client.rgw.a mon 'allow rw' osd 'allow rwx' >>ceph.keyring
-  ceph-osd -i 0 --mkfs --osd-uuid "$osd"
-  ceph-osd -i 0
   radosgw -n client.rgw.a
   for _ in $(seq 300); do
     curl -s -o /dev/null "http://127.0.0.1:$http" && break

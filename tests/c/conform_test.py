@@ -13,6 +13,8 @@ import tempfile
 
 import grpc
 
+import library as lib
+
 BLOCK = 4096
 BLOCKS = 200_000
 CODES = {code.value[0]: code for code in grpc.StatusCode}
@@ -48,37 +50,6 @@ class Message(ctypes.Structure):
 
 class Metadata(ctypes.Structure):
     _fields_ = [("key", ctypes.c_char_p), ("value", ctypes.c_char_p)]
-
-
-class Failed(Exception):
-    """A call of the library that failed."""
-
-    def __init__(self, code, message):
-        super().__init__(message)
-        self.code = code
-
-
-class Library:
-    def __init__(self, path):
-        self.c = ctypes.CDLL(str(path))
-        for name in ("request_base_borrowed", "request_target_borrowed", "error_message_borrowed", "service_method_borrowed",
-                     "server_address_borrowed"):
-            getattr(self.c, f"cbt_{name}").restype = ctypes.c_char_p
-        self.c.cbt_error_new.restype = ctypes.c_void_p
-
-    def call(self, name, *arguments):
-        """The call cbt_<name>(arguments..., &error)."""
-        error = ctypes.c_void_p()
-        code = getattr(self.c, f"cbt_{name}")(*arguments, ctypes.byref(error))
-        if code:
-            message = self.c.cbt_error_message_borrowed(error).decode()
-            self.c.cbt_error_free(error)
-            raise Failed(code, message)
-
-    def make(self, name, *arguments):
-        made = ctypes.c_void_p()
-        self.call(name, *arguments, ctypes.byref(made))
-        return made
 
 
 class Plugin:
@@ -139,7 +110,7 @@ class Plugin:
                 context.set_trailing_metadata(self.metadata(stream, 1))
             finally:
                 library.c.cbt_stream_free(stream)
-        except Failed as failed:
+        except lib.Failed as failed:
             context.abort(CODES[failed.code], str(failed))
 
     def handlers(self):
@@ -204,7 +175,7 @@ def main():
     parser.add_argument("--library", type=pathlib.Path, required=True)
     parser.add_argument("--cbt", type=pathlib.Path, required=True)
     arguments = parser.parse_args()
-    library = Library(arguments.library)
+    library = lib.Library(arguments.library, "request_base_borrowed", "request_target_borrowed", "service_method_borrowed")
     failed = 0
     for extents in (True, False):
         plugin = Plugin(library, extents)

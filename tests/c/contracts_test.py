@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 
+import library as lib
+
 CAPACITY = 8 << 20
 TOKEN = "0123456789abcdef0123456789abcdef"
 ABSENT, HOLDS = 0, 1
@@ -45,34 +47,7 @@ class Batch(ctypes.Structure):
                 ("reserved", ctypes.c_int32)]
 
 
-class Failed(Exception):
-    """A call of the library that failed."""
-
-    def __init__(self, code, message):
-        super().__init__(message)
-        self.code = code
-
-
-class Library:
-    def __init__(self, path):
-        self.c = ctypes.CDLL(str(path))
-        for name in ("error_message_borrowed", "server_address_borrowed"):
-            getattr(self.c, f"cbt_{name}").restype = ctypes.c_char_p
-
-    def call(self, name, *arguments):
-        """The call cbt_<name>(arguments..., &error)."""
-        error = ctypes.c_void_p()
-        code = getattr(self.c, f"cbt_{name}")(*arguments, ctypes.byref(error))
-        if code:
-            message = self.c.cbt_error_message_borrowed(error).decode()
-            self.c.cbt_error_free(error)
-            raise Failed(code, message)
-
-    def make(self, name, *arguments):
-        made = ctypes.c_void_p()
-        self.call(name, *arguments, ctypes.byref(made))
-        return made
-
+class Library(lib.Library):
     def read(self, **members):
         """The extents of a request, and what is proven about them."""
         texts = {name: text.encode() for name, text in members.items() if name in TEXTS}
@@ -157,7 +132,7 @@ def with_tls(library, folder, plugin, expected):
         try:
             library.read(**{**refused, "retry_ms": (1 << 64) - 1})
             sys.exit(f"FAILED: {what} is refused")
-        except Failed as failed:
+        except lib.Failed as failed:
             expect(failed.code == 14, f"{what}: {failed.code} {failed}")
     library.c.cbt_server_free(server)
     print("TLS: the same, and refused without its authority")

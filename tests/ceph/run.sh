@@ -7,13 +7,12 @@ set -euo pipefail
 cbt=$(realpath "$1")
 source_dir=$(realpath "$2")
 build_dir=$(realpath "$3")
+source "$source_dir/tests/ceph/cluster.sh"
 dir=$(mktemp -d)
 cd "$dir"
-
 cleanup() {
-  for name in osd.0 mon.a; do
-    [[ -f run/$name.pid ]] && kill -9 "$(cat "run/$name.pid")" 2>/dev/null || true
-  done
+  cd "$dir"
+  end_ceph
   rm -rf "$dir"
 }
 trap cleanup EXIT
@@ -21,47 +20,9 @@ trap cleanup EXIT
 say() { printf '\n== %s\n' "$*"; }
 
 say "a Ceph of one monitor and one OSD"
-mkdir -p mon/ceph-a osd/ceph-0 run
-cat >ceph.conf <<C
-[global]
-fsid = $(cat /proc/sys/kernel/random/uuid)
-mon initial members = a
-mon host = [v2:127.0.0.1:43300]
-auth cluster required = none
-auth service required = none
-auth client required = none
-osd pool default size = 1
-osd pool default min size = 1
-osd crush chooseleaf type = 0
-osd pool default pg num = 8
-mon allow pool size one = true
-run dir = $dir/run
-admin socket = $dir/run/\$name.asok
-log file = $dir/run/\$name.log
-pid file = $dir/run/\$name.pid
-keyring = $dir/ceph.keyring
-ms bind ipv6 = false
-[mon]
-mon data = $dir/mon/ceph-\$id
-[osd]
-osd data = $dir/osd/ceph-\$id
-osd objectstore = memstore
-memstore device bytes = 1073741824
-osd class load list = *
-osd class default list = *
-C
-export CEPH_CONF=$dir/ceph.conf
+configure_ceph none 1073741824
 {
-  ceph-authtool --create-keyring ceph.keyring --gen-key -n mon. --cap mon 'allow *'
-  ceph-authtool ceph.keyring --gen-key -n client.admin --cap mon 'allow *' --cap osd 'allow *'
-  monmaptool --create --fsid "$(sed -n 's/^fsid = //p' ceph.conf)" \
-    --addv a '[v2:127.0.0.1:43300]' monmap
-  ceph-mon --mkfs -i a --monmap monmap --keyring ceph.keyring
-  ceph-mon -i a --public-addr 127.0.0.1:43300
-  osd=$(cat /proc/sys/kernel/random/uuid)
-  timeout 30 ceph osd new "$osd"
-  ceph-osd -i 0 --mkfs --osd-uuid "$osd"
-  ceph-osd -i 0
+  start_ceph
   timeout 30 ceph osd pool create rbd 8
   timeout 30 ceph osd pool application enable rbd rbd
 } >setup.log 2>&1 || { cat setup.log; exit 1; }

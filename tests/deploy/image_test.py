@@ -1,5 +1,6 @@
-"""The container images: a valid OCI layout, the same bytes each time, nothing in it that is not needed, and
-roots in which the sidecar and a plugin run, read-only and as an unprivileged user.
+"""The container images: a valid OCI layout, the same bytes each time, nothing in it that is not needed, what
+is in it said to scanners, and roots in which the sidecar, a plugin and the driver's tools run, read-only
+and as the image's user.
 
 Usage: image_test.py CBT
 """
@@ -9,6 +10,8 @@ import hashlib
 import io
 import json
 import os
+import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -22,6 +25,7 @@ import urllib.request
 HERE = os.path.dirname(os.path.abspath(__file__))
 CBT = os.path.abspath(sys.argv[1])
 CLUSTER = os.path.join(os.path.dirname(CBT), "cbt-cluster")
+DRIVER = os.path.join(os.path.dirname(CBT), "cbt-driver")
 BUILD = os.path.join(HERE, "..", "..", "deploy", "image", "build.py")
 sys.path.append(os.path.join(HERE, "..", "support"))
 
@@ -29,6 +33,13 @@ sys.path.append(os.path.join(HERE, "..", "support"))
 import runner  # noqa: E402
 
 USER = 65532
+ETC = {"etc/passwd", "etc/group", "etc/nsswitch.conf", "etc/os-release",
+       "etc/ssl/certs/ca-certificates.crt"}
+
+
+def version():
+    with open(os.path.join(HERE, "..", "..", "include", "cbt", "version.h"), encoding="utf-8") as file:
+        return re.search(r'kVersion\[\] = "([^"]*)"', file.read())[1]
 
 
 def build(path, program=CLUSTER, **environment):
@@ -63,6 +74,9 @@ class ImageTest(unittest.TestCase):
         cls.data = build(os.path.join(cls.folder, "image.tar"))
         cls.image = Image(cls.data)
         cls.command = Image(build(os.path.join(cls.folder, "command.tar"), program=CBT))
+        cls.driver = None
+        if shutil.which("nbdkit"):
+            cls.driver = Image(build(os.path.join(cls.folder, "driver.tar"), program=DRIVER))
 
     def test_the_layout_is_whole_and_holds_nothing_else(self):
         for image, name in ((self.image, "csi-snapshot-metadata"), (self.command, "cbtctl")):
@@ -70,7 +84,7 @@ class ImageTest(unittest.TestCase):
             self.assertEqual(image.index["schemaVersion"], 2)
             (entry,) = image.index["manifests"]
             self.assertEqual(entry["mediaType"], "application/vnd.oci.image.manifest.v1+json")
-            self.assertEqual(entry["annotations"]["org.opencontainers.image.ref.name"], "latest")
+            self.assertEqual(entry["annotations"]["org.opencontainers.image.ref.name"], version())
             manifest, config = image.manifest, image.config
             self.assertEqual((manifest["schemaVersion"], manifest["mediaType"]),
                              (2, entry["mediaType"]))
@@ -110,16 +124,104 @@ class ImageTest(unittest.TestCase):
                 ldd = subprocess.run(["ldd", linked], check=True, capture_output=True, text=True).stdout
                 needed |= {os.path.basename(word) for word in ldd.split() if word.startswith("/")}
             self.assertEqual({os.path.basename(name) for name in files}, needed)
-            self.assertEqual({name for name in names if name.startswith("etc/")},
-                             {"etc/passwd", "etc/group", "etc/nsswitch.conf"})
+            self.assertEqual({name for name in names if name.startswith("etc/")
+                              and name not in ("etc/ssl", "etc/ssl/certs")}, ETC)
             self.assertIn("usr/share/doc/libcbt/LICENSE", names)
+
+    def test_labels_say_where_it_comes_from(self):
+        image = Image(build(os.path.join(self.folder, "labels.tar"), CBT_REVISION="abc",
+                            CBT_SOURCE_URL="https://example.com/libcbt", SOURCE_DATE_EPOCH="86400"))
+        labels = {name.removeprefix("org.opencontainers.image."): value
+                  for name, value in image.config["config"]["Labels"].items()}
+        self.assertEqual(labels, {
+            "title": "csi-snapshot-metadata", "version": version(), "licenses": "Apache-2.0",
+            "description": "Snapshot metadata of CSI drivers, beside a plugin", "revision": "abc",
+            "source": "https://example.com/libcbt", "created": "1970-01-02T00:00:00Z",
+            "vendor": "libcbt maintainers"})
+        self.assertEqual(image.manifest["annotations"], image.config["config"]["Labels"])
+
+    def test_the_packages_are_those_of_the_files(self):
+        with tarfile.open(fileobj=io.BytesIO(self.image.layer)) as tar:
+            known = {os.path.basename(entry.name): tar.extractfile(entry).read().decode()
+                     for entry in tar if entry.isfile() and "/status.d/" in entry.name}
+        if not shutil.which("dpkg-query"):
+            self.skipTest("no Debian")
+        for name in ("libc6", "libstdc++6", "libssl3", "libcurl4", "ca-certificates"):
+            installed = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", name],
+                                       capture_output=True, text=True, check=True).stdout
+            self.assertIn(f"\nVersion: {installed}\n", known[name])
+        with open(os.path.join(self.folder, "image.spdx.json"), encoding="utf-8") as file:
+            document = json.load(file)
+        self.assertEqual((document["spdxVersion"], document["dataLicense"], document["SPDXID"]),
+                         ("SPDX-2.3", "CC0-1.0", "SPDXRef-DOCUMENT"))
+        identifiers = [one["SPDXID"] for one in document["packages"]] + [document["SPDXID"]]
+        self.assertEqual(len(identifiers), len(set(identifiers)))
+        for one in identifiers:
+            self.assertRegex(one, r"^SPDXRef-[A-Za-z0-9.-]+$")
+        contained = {one["relatedSpdxElement"].removeprefix("SPDXRef-Package-")
+                     for one in document["relationships"] if one["relationshipType"] == "CONTAINS"}
+        self.assertEqual(contained, {re.sub("[^A-Za-z0-9.-]", "-", name) for name in known})
+        for one in document["relationships"]:
+            self.assertIn(one["spdxElementId"], identifiers)
+            self.assertIn(one["relatedSpdxElement"], identifiers)
+        own = document["packages"][0]
+        with tarfile.open(fileobj=io.BytesIO(self.image.layer)) as tar:
+            program = tar.extractfile("usr/bin/cbt-cluster").read()
+        self.assertEqual(own["checksums"][0]["checksumValue"], hashlib.sha256(program).hexdigest())
+        self.assertNotIn(b".symtab", program)
+
+    def test_architectures_are_joined(self):
+        one = os.path.join(self.folder, "image.tar")
+        other = os.path.join(self.folder, "other.tar")
+        with open(one, "rb") as file, open(other, "wb") as changed:
+            changed.write(file.read().replace(b'"architecture":"amd64"', b'"architecture":"arm64"'))
+        joined = os.path.join(self.folder, "joined.tar")
+        run = [sys.executable, "-B", BUILD, "--join", joined]
+        if self.image.config["architecture"] != "amd64":
+            self.skipTest("the other one is made of amd64's")
+        subprocess.run([*run, other, one], check=True, capture_output=True)
+        with tarfile.open(joined) as tar:
+            files = {entry.name: tar.extractfile(entry).read() for entry in tar if entry.isfile()}
+        (top,) = json.loads(files["index.json"])["manifests"]
+        self.assertEqual(top["mediaType"], "application/vnd.oci.image.index.v1+json")
+        listed = files["blobs/" + top["digest"].replace(":", "/")]
+        self.assertEqual("sha256:" + hashlib.sha256(listed).hexdigest(), top["digest"])
+        manifests = json.loads(listed)["manifests"]
+        self.assertEqual([entry["platform"]["architecture"] for entry in manifests],
+                         ["amd64", "arm64"])
+        self.assertIn("blobs/" + manifests[0]["digest"].replace(":", "/"), files)
+        refused = subprocess.run([*run, one, one], capture_output=True, text=True, check=False)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("two images of one architecture", refused.stderr)
+
+    def test_the_drivers_tools_run(self):
+        if self.driver is None:
+            self.skipTest("no nbdkit")
+        self.assertEqual(self.driver.config["config"]["User"], "0:0")
+        data = self.enterContext(tempfile.TemporaryDirectory(prefix="cbt-image-"))
+        with open(f"{data}/disk", "wb") as file:
+            file.truncate(16 << 20)
+        os.chmod(f"{data}/disk", 0o666)
+        os.chmod(data, 0o777)
+        for command, word in (
+                (["/usr/bin/cbt-driver", "--version"], "cbt-driver"),
+                (["nbdkit", "--dump-plugin", "cbt"], "name=cbt"),
+                (["mkfs.ext4", "-q", "/tmp/disk"], ""), (["e2fsck", "-fn", "/tmp/disk"], "/tmp/disk"),
+                (["blkid", "-p", "-o", "value", "-s", "TYPE", "/tmp/disk"], "ext4"),
+                (["losetup", "--version"], "losetup"), (["mount", "--version"], "mount"),
+                (["umount", "--version"], "umount"), (["resize2fs", "/tmp/disk"], "")):
+            result = subprocess.run(self.inside(self.driver, data, *command, proc=True), capture_output=True,
+                                    text=True, timeout=60, check=False,
+                                    env={"PATH": "/usr/sbin:/usr/bin"})
+            self.assertEqual(result.returncode, 0, (command, result.stderr))
+            self.assertIn(word, result.stdout, command)
 
     def test_the_sidecars_is_small(self):
         (layer,) = self.image.manifest["layers"]
         self.assertLessEqual(layer["size"], 12 << 20)
 
-    def inside(self, image, data, *command):
-        """A command in an image's root, which is read-only, as the image's user; `data` is at /tmp."""
+    def inside(self, image, data, *command, proc=False):
+        """A command in an image's root, which is read-only, as an unprivileged user; `data` is at /tmp."""
         if os.geteuid() != 0:
             self.skipTest("only root can enter a root as another user")
         root = os.path.join(self.folder, "root-" + image.config["config"]["Entrypoint"][0].split("/")[-1])
@@ -129,6 +231,7 @@ class ImageTest(unittest.TestCase):
         os.chmod(self.folder, 0o755)
         script = (f'mount --bind "{root}" "{root}" && mount -o remount,bind,ro "{root}" && '
                   f'mount --bind "{data}" "{root}/tmp" && '
+                  f'{{ {"false" if proc else "true"} || mount --bind /proc "{root}/proc"; }} && '
                   f'exec chroot --userspec={USER}:{USER} --groups= "{root}" "$@"')
         return ["unshare", "-m", "sh", "-c", script, "sh", *command]
 

@@ -36,6 +36,14 @@ class CodesTest(parts.DriverTest):
         self.assertEqual(dict(info.accessible_topology.segments),
                          {f"topology.{parts.NAME}/node": "node-1"})
 
+    def test_the_socket_can_be_given_to_a_group(self):
+        self.driver.stop()
+        group = 65532 if os.geteuid() == 0 else os.getegid()
+        driver = self.start("--socket-group", str(group))
+        socket = os.stat(driver.address.removeprefix("unix://"))
+        self.assertEqual((socket.st_uid, socket.st_gid, socket.st_mode & 0o777),
+                         (os.geteuid(), group, 0o660))
+
     def test_create_volume_checks_what_it_is_asked(self):
         create, ok = self.client.CreateVolume, [mount()]
         self.fails(Code.INVALID_ARGUMENT, create, volume_capabilities=ok)
@@ -322,7 +330,7 @@ class CodesTest(parts.DriverTest):
         self.fails(Code.NOT_FOUND, self.client.allocated, "unknown")
         self.fails(Code.INVALID_ARGUMENT, self.client.allocated, "")
 
-    def test_a_deleted_snapshot_stays_the_base_of_deltas(self):
+    def test_e21_a_deleted_snapshot_stays_the_base_of_deltas(self):
         one, two = make_volume(self.client, "one"), make_volume(self.client, "two")
         base, middle = make_snapshot(self.client, one, "a"), make_snapshot(self.client, one, "b")
         other = make_snapshot(self.client, two, "other")
@@ -359,7 +367,7 @@ class CodesTest(parts.DriverTest):
 
 
 class ProcessTest(parts.DriverTest):
-    def test_marks_are_limited(self):
+    def test_e22_marks_are_limited(self):
         driver = self.start("--marks", 2)
         volume = make_volume(driver.client, "v")
         taken = [make_snapshot(driver.client, volume, f"s{i}") for i in range(5)]

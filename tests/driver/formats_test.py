@@ -195,6 +195,43 @@ class FormatsTest(node_test.AttachedCase):
         with open(data, "rb") as file:
             self.assertEqual(file.read(len(DATABASE)), DATABASE)
 
+    def fail_mkfs_for_good(self, volume):
+        """What it has written can't be discarded."""
+        self.play("mkfs.ext4", "for device; do :; done\n"
+                               'dd if=/dev/urandom of="$device" bs=4096 count=100 conv=fsync\n'
+                               'echo 0 > /sys/block/${device#/dev/}/queue/discard_max_bytes\n'
+                               "exit 1\n")
+        self.fails(Code.INTERNAL, self.stage, volume, mount())
+        self.unplay("mkfs.ext4")
+        self.unstage(volume)
+        data = os.path.join(self.driver.state, "volumes", volume, "volume", "data")
+        with open(data, "rb") as file:
+            self.assertNotEqual(file.read(MIB).strip(b"\0"), b"")
+        return data
+
+    def test_dd_data_after_a_mkfs_whose_traces_stay_is_kept(self):
+        volume = self.volume("a")
+        data = self.fail_mkfs_for_good(volume)
+        with open(data, "r+b") as file:
+            file.write(DATABASE)
+        self.refused(volume)
+        with open(data, "rb") as file:
+            self.assertEqual(file.read(len(DATABASE)), DATABASE)
+
+    def test_dd_traces_of_a_failed_mkfs_are_overwritten(self):
+        for action in ("nothing", "grow", "restart"):
+            volume = self.volume("a-" + action)
+            self.fail_mkfs_for_good(volume)
+            if action == "restart":
+                self.driver.stop()
+                self.driver = self.start()
+                self.client = self.driver.client
+            elif action == "grow":
+                self.client.ControllerExpandVolume(volume_id=volume,
+                                                   capacity_range={"required_bytes": 96 * MIB})
+            self.put_file(volume)
+            self.check_file(volume)
+
     def test_dd_a_half_made_file_system_of_the_drivers_own_is_made_again(self):
         volume = self.volume("a")
         # It is found as ext4, without being one.

@@ -266,7 +266,10 @@ class AttachedTest(AttachedCase):
             answer = self.client.ControllerExpandVolume(
                 volume_id=volume, capacity_range=size(capacity), volume_capability=capability)
             self.assertEqual(answer.capacity_bytes, capacity)
-            self.assertTrue(answer.node_expansion_required)
+            self.assertEqual(answer.node_expansion_required, not capability.HasField("block"))
+            if capability.HasField("block"):
+                with open(self.target, "rb") as device:
+                    self.assertEqual(device.seek(0, os.SEEK_END), capacity)
             self.assertEqual(self.client.NodeExpandVolume(
                 volume_id=volume, volume_path=self.target, volume_capability=capability).capacity_bytes, capacity)
 
@@ -387,6 +390,40 @@ class AttachedTest(AttachedCase):
             self.client.NodeUnstageVolume(volume_id=view, staging_target_path=self.staging + view)
             self.client.DeleteVolume(volume_id=view)
         self.assertEqual(os.listdir(os.path.join(self.driver.state, "volumes")), [])
+
+    def test_a_file_system_of_a_snapshot_has_many_readers(self):
+        volume = self.volume("a", 320 * MIB)
+        many = mount("ext4", Mode.MULTI_NODE_READER_ONLY)
+        self.stage(volume, mount("ext4"))
+        self.publish(volume, mount("ext4"))
+        with open(os.path.join(self.target, "file"), "w", encoding="ascii") as file:
+            file.write("kept")
+        # The file system is in use: its journal has to be replayed.
+        snapshot = make_snapshot(self.client, volume, "s")
+        self.unpublish(volume)
+        self.unstage(volume)
+        for source in ({}, {"volume_content_source": parts.from_volume(volume)}):
+            self.fails(Code.INVALID_ARGUMENT, self.client.CreateVolume, name="many",
+                       volume_capabilities=[many], **source)
+        read = self.client.CreateVolume(name="many", volume_capabilities=[many],
+                                        volume_content_source=from_snapshot(snapshot)).volume.volume_id
+        self.attached.append(read)
+        self.assertTrue(self.client.ValidateVolumeCapabilities(
+            volume_id=read, volume_capabilities=[many]).HasField("confirmed"))
+        self.client.DeleteSnapshot(snapshot_id=snapshot)
+        targets = [self.target + str(i) for i in range(2)]
+        self.client.NodeStageVolume(volume_id=read, staging_target_path=self.staging,
+                                    volume_capability=many)
+        for target in targets:
+            self.client.NodePublishVolume(volume_id=read, staging_target_path=self.staging,
+                                          target_path=target, volume_capability=many)
+            with open(os.path.join(target, "file"), encoding="ascii") as file:
+                self.assertEqual(file.read(), "kept")
+            with self.assertRaises(OSError):
+                open(os.path.join(target, "new"), "w", encoding="ascii")
+        for target in targets:
+            self.client.NodeUnpublishVolume(volume_id=read, target_path=target)
+        self.client.NodeUnstageVolume(volume_id=read, staging_target_path=self.staging)
 
     def test_targets(self):
         volume = self.volume("a")

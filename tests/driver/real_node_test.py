@@ -122,13 +122,57 @@ def eventually(condition, what, seconds=120):
     return found
 
 
+def detach_what_is_left(folder):
+    """After a failure: the node's mounts have gone with its namespace, loop devices stay."""
+    volumes = [os.path.basename(one) for one in glob.glob(f"{folder}/state/volumes/*")]
+    listed = run("losetup", "--list", "--noheadings", "--output", "NAME,BACK-FILE")
+    for line in listed.splitlines():
+        name, _, backing = line.partition(" ")
+        if any(volume in backing for volume in volumes):
+            run("losetup", "--detach", name, check=False)
+
+
+def place(node, spec):
+    """Puts a shipped Pod on this node: its folders, and the image of this machine's files."""
+    for container in spec["containers"]:
+        container["image"] = IMAGE
+        if container["name"] == "volume-host":
+            container["args"].append("--nbdkit-plugin=/usr/lib/nbdkit/nbdkit-cbt-plugin.so")
+        for one in container["volumeMounts"]:
+            if one["name"] == "kubelet":
+                one["mountPath"] = node.kubelet
+    folders = {"state": f"{node.folder}/state", "kubelet": node.kubelet, "socket-dir": node.plugin}
+    for one in spec["volumes"]:
+        if "hostPath" in one:
+            one["hostPath"]["path"] = folders.get(one["name"], one["hostPath"]["path"])
+
+
+def deploy(node, file):
+    """The shipped workload with its first container only."""
+    workload = node.shipped(file)
+    spec = workload["spec"]["template"]["spec"]
+    del spec["containers"][1:]
+    mounted = {one["name"] for one in spec["containers"][0]["volumeMounts"]}
+    spec["volumes"] = [one for one in spec["volumes"] if one["name"] in mounted]
+    place(node, spec)
+    node.create(workload)
+
+
+def pod_of(node, app):
+    """The Pod of the driver or the host that is not on its way out; None without one."""
+    found = [one for one in node.get("pods", "-n", "csi-driver")["items"]
+             if one["metadata"]["ownerReferences"][0]["name"] == app
+             and "deletionTimestamp" not in one["metadata"]]
+    return found[0] if found else None
+
+
 @unittest.skipIf(lacks(), lacks())
 class RealNodeTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp(prefix="cbt-node-")
         cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
-        cls.addClassCleanup(cls.detach_what_is_left)
+        cls.addClassCleanup(detach_what_is_left, cls.folder)
         cls.node = node = Node(cls.folder)
         cls.addClassCleanup(node.stop)
         node.start()
@@ -137,8 +181,8 @@ class RealNodeTest(unittest.TestCase):
         node.kubectl("label", "node", "node1", f"{NAME}/volumes=true")
         for file in ("csi-driver.yaml", "service-account.yaml"):
             node.create(node.shipped(file))
-        cls.deploy("daemon-set.yaml")
-        cls.deploy("stateful-set.yaml")
+        deploy(node, "daemon-set.yaml")
+        deploy(node, "stateful-set.yaml")
         eventually(lambda: cls.ready("csi-cbt") and cls.ready("csi-cbt-volumes"), "driver and host")
         cls.addClassCleanup(registrar.Registrar(
             NAME, f"{node.plugin}/csi.sock", f"{node.kubelet}/plugins_registry/{NAME}-reg.sock").stop)
@@ -146,48 +190,9 @@ class RealNodeTest(unittest.TestCase):
                    "the kubelet knows the driver")
 
     @classmethod
-    def detach_what_is_left(cls):
-        """After a failure: the node's mounts have gone with its namespace, loop devices stay."""
-        volumes = [os.path.basename(one) for one in glob.glob(f"{cls.folder}/state/volumes/*")]
-        listed = run("losetup", "--list", "--noheadings", "--output", "NAME,BACK-FILE")
-        for line in listed.splitlines():
-            name, _, backing = line.partition(" ")
-            if any(volume in backing for volume in volumes):
-                run("losetup", "--detach", name, check=False)
-
-    @classmethod
-    def deploy(cls, file):
-        """The shipped object, with this node's folders and the image of this machine's files."""
-        node, workload = cls.node, cls.node.shipped(file)
-        spec = workload["spec"]["template"]["spec"]
-        container = spec["containers"][0]
-        spec["containers"] = [container]
-        container["image"] = IMAGE
-        if container["name"] == "volume-host":
-            container["args"].append("--nbdkit-plugin=/usr/lib/nbdkit/nbdkit-cbt-plugin.so")
-        folders = {"state": f"{cls.folder}/state", "kubelet": node.kubelet,
-                   "socket-dir": node.plugin}
-        for one in container["volumeMounts"]:
-            if one["name"] == "kubelet":
-                one["mountPath"] = node.kubelet
-        mounted = {one["name"] for one in container["volumeMounts"]}
-        spec["volumes"] = [one for one in spec["volumes"] if one["name"] in mounted]
-        for one in spec["volumes"]:
-            one["hostPath"]["path"] = folders.get(one["name"], one["hostPath"]["path"])
-        node.create(workload)
-
-    @classmethod
-    def pod_of(cls, app):
-        """The Pod of the driver or the host that is not on its way out; None without one."""
-        found = [one for one in cls.node.get("pods", "-n", "csi-driver")["items"]
-                 if one["metadata"]["ownerReferences"][0]["name"] == app
-                 and "deletionTimestamp" not in one["metadata"]]
-        return found[0] if found else None
-
-    @classmethod
     def ready(cls, app):
         """The identity of its container, if that is ready."""
-        pod = cls.pod_of(app)
+        pod = pod_of(cls.node, app)
         statuses = pod["status"].get("containerStatuses", []) if pod else []
         return next((one["containerID"].partition("//")[2] for one in statuses if one["ready"]), None)
 
@@ -269,7 +274,7 @@ class RealNodeTest(unittest.TestCase):
     # --- What ends.
 
     def kill_servers(self):
-        self.node.kubectl("exec", "-n", "csi-driver", self.pod_of("csi-cbt-volumes")["metadata"]["name"],
+        self.node.kubectl("exec", "-n", "csi-driver", pod_of(self.node, "csi-cbt-volumes")["metadata"]["name"],
                           "--", "/bin/sh", "-c", "kill -9 $(cat /var/lib/cbt/volumes/*/nbdkit.pid)")
 
     def zombies(self, app):
@@ -294,7 +299,7 @@ class RealNodeTest(unittest.TestCase):
 
     def delete_pod(self, app):
         container = self.ready(app)
-        self.node.kubectl("delete", "pod", "-n", "csi-driver", self.pod_of(app)["metadata"]["name"])
+        self.node.kubectl("delete", "pod", "-n", "csi-driver", pod_of(self.node, app)["metadata"]["name"])
         eventually(lambda: self.ready(app) not in (None, container), f"{app} has a new Pod")
 
     def stats_are_answered(self, volumes):

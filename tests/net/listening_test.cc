@@ -122,6 +122,25 @@ TEST(SocketFiles, ThatVanishBeforeTheyGetTheirModeAreAnError) {
   EXPECT_TRUE(dir.Names().empty());
 }
 
+TEST(SocketFiles, CanBeGivenToAGroup) {
+  const TempDir dir;
+  const std::string path = dir / "s";
+  const auto claimed = SocketFile::Claim(path);
+  ASSERT_OK(claimed);
+  EXPECT_EQ((*claimed)->SetGroup(getegid()).code(), StatusCode::kUnavailable);  // no socket yet
+  const int server = Bound(path, SOCK_STREAM);
+  EXPECT_OK((*claimed)->SetMode());
+  // Only root may give it to a group that it is not in.
+  const gid_t group = geteuid() == 0 ? 65532 : getegid();
+  EXPECT_OK((*claimed)->SetGroup(group));
+  struct stat present = {};
+  ASSERT_EQ(stat(path.c_str(), &present), 0);
+  EXPECT_EQ(present.st_gid, group);
+  EXPECT_EQ(present.st_uid, geteuid());
+  EXPECT_EQ(present.st_mode & 0777, 0660);
+  close(server);
+}
+
 // The socket cannot be probed then, so it must not be removed.
 TEST(SocketFiles, StayWhenThereAreNoDescriptors) {
   const TempDir dir;

@@ -28,6 +28,16 @@ TEST(MetricSet, CountersOfOneNameAreOneFamily) {
             "steps_total 1\n");
 }
 
+TEST(MetricSet, ACountThatIsKeptElsewhereIsReadByEachScrape) {
+  MetricSet set;
+  uint64_t kept = 3;
+  set.AddCounter("restarts_total", "Restarts", [&kept] { return static_cast<double>(kept); });
+  EXPECT_THAT(set.Text(), HasSubstr("# TYPE restarts_total counter\nrestarts_total 3\n"));
+  EXPECT_THAT(set.Text(), HasSubstr("\nrestarts_total 3\n"));
+  kept = 1000000007;
+  EXPECT_THAT(set.Text(), HasSubstr("\nrestarts_total 1000000007\n"));
+}
+
 TEST(MetricSet, AGaugeIsReadByEachScrape) {
   MetricSet set;
   double now = 1;

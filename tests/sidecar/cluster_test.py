@@ -144,7 +144,7 @@ class ClusterTest(unittest.TestCase):
         self.expect(CODES.INVALID_ARGUMENT, snapshot=target, base=f"handle-ns-{another}")
         self.expect(CODES.INVALID_ARGUMENT, snapshot=target, base=f"handle-ns-{newer}")
 
-    def test_a_base_that_is_gone_goes_to_a_driver_that_needs_none(self):
+    def test_e21_a_base_that_is_gone_goes_to_a_driver_that_needs_none(self):
         def needs(value):
             self.plane.kubectl("patch", "snapshotmetadataservice", DRIVER, "--type=merge", "-p",
                                json.dumps({"spec": {"requireBaseSnapshotForDelta": value}}))
@@ -295,6 +295,10 @@ class ClusterTest(unittest.TestCase):
         self.assertTrue(parts.wait_until(is_current), published())
         self.plane.delete("snapshotmetadataservice", None, "published.example.com")
         self.assertTrue(parts.wait_until(is_current), published())
+        # A plugin that says something else, though it was never seen to be away.
+        plugin.manifest = {}
+        self.assertTrue(parts.wait_until(
+            lambda: "requireBaseSnapshotForDelta" not in published()), published())
         # A file that holds no certificate changes nothing.
         with open(f"{folder}/ca.crt", "w", encoding="utf-8") as file:
             file.write("nothing")

@@ -305,6 +305,31 @@ TEST_P(ExtractRunsTest, FindsARunOfEveryBeginningAndLengthInEveryLayout) {
   }
 }
 
+// Few words with edges between quiet ones, and runs that begin or end with a word.
+TEST_P(ExtractRunsTest, FindsFewRunsBetweenQuietWordsInEveryLayout) {
+  test::SeededRandom random(11);
+  for (unsigned round = 0; round < 200; ++round) {
+    const BitLayout layout = LayoutOf(round % 8);
+    const size_t words = 60 + random() % 20;
+    std::vector<uint8_t> plain(words * 8, random() % 2 == 0 ? 0 : 0xff);
+    for (uint64_t run = random() % 7; run != 0; --run) {
+      const uint64_t near_edge = random() % words * 64 + random() % 3;
+      const uint64_t begin = near_edge - std::min<uint64_t>(near_edge, 1);
+      const uint64_t length = random() % 3 == 0 ? 1 + random() % 5 : 62 + random() % 5;
+      for (uint64_t bit = begin; bit < std::min(begin + length, uint64_t{words} * 64); ++bit) {
+        plain[bit / 8] = static_cast<uint8_t>(plain[bit / 8] ^ 1u << bit % 8);
+      }
+    }
+    const std::vector<uint8_t> bytes = Plain(layout, 0, plain.data(), words);
+    const std::vector<uint8_t> other(words * 8);
+    Check(bytes.data(), other.data(), words, 0, 12, round % 2 == 0, &layout);
+    if (layout.reversed_word_bytes == 1 && !layout.most_significant_first) {
+      Check(bytes.data(), other.data(), words, 0, 12, round % 2 == 0);
+    }
+    if (HasFatalFailure()) FAIL() << "round " << round;
+  }
+}
+
 // In every layout a scan stops at the same word as the scalar one.
 TEST_P(ExtractRunsTest, StopsInEveryLayoutWhereTheScalarVariantStops) {
   constexpr size_t kWords = 300;

@@ -182,7 +182,7 @@ class History {
 };
 
 // CBT_TEST_SCALE=1000 makes it ten thousand.
-TEST(MarksTest, DeltasFromMarksAreExactInRandomHistories) {
+TEST(MarksTest, E21DeltasFromMarksAreExactInRandomHistories) {
   const int64_t histories = 10 * test::TestScale();
   for (int64_t seed = 1; seed <= histories; ++seed) {
     SCOPED_TRACE(seed);
@@ -195,7 +195,7 @@ TEST(MarksTest, DeltasFromMarksAreExactInRandomHistories) {
   test::PrintFigure("mark_histories", histories);
 }
 
-TEST(MarksTest, ADeletedSnapshotFreesItsDataAndStaysABase) {
+TEST(MarksTest, E21ADeletedSnapshotFreesItsDataAndStaysABase) {
   const TempDir directory;
   auto volume = Make(directory / "v");
   ASSERT_OK_AND_ASSIGN(const SnapshotInfo base, volume->TakeSnapshot("base"));
@@ -224,7 +224,7 @@ TEST(MarksTest, ADeletedSnapshotFreesItsDataAndStaysABase) {
   EXPECT_TRUE(DeltaOf(*volume, "target", "third").empty());
 }
 
-TEST(MarksTest, TheOldestGoFirst) {
+TEST(MarksTest, E22TheOldestGoFirst) {
   const TempDir directory;
   auto volume = Make(directory / "v", 64_MiB);
   for (int i = 0; i < 6; ++i) {
@@ -262,7 +262,7 @@ TEST(MarksTest, TheOldestGoFirst) {
   EXPECT_TRUE(absl::IsNotFound(volume->Delta("last", "new").status()));
 }
 
-TEST(MarksTest, AnIdThatIsUsedAgainMeansTheNewSnapshot) {
+TEST(MarksTest, E21AnIdThatIsUsedAgainMeansTheNewSnapshot) {
   const TempDir directory;
   auto volume = Make(directory / "v");
   ASSERT_OK(volume->TakeSnapshot("a"));
@@ -281,7 +281,7 @@ TEST(MarksTest, AnIdThatIsUsedAgainMeansTheNewSnapshot) {
 void MakeFile(const std::string& path) { std::ofstream(path).flush(); }
 
 // Whatever a kill leaves between the steps of a deletion, the mark or the snapshot is there.
-TEST(MarksTest, AKillBetweenTheStepsLosesNeitherMomentNorSnapshot) {
+TEST(MarksTest, E21AKillBetweenTheStepsLosesNeitherMomentNorSnapshot) {
   const TempDir directory;
   const std::string path = directory / "v";
   {

@@ -21,6 +21,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kFirstRestartPause{100};
 constexpr std::chrono::milliseconds kLongestRestartPause{30'000};
+// A server that ends sooner after its start, twice in a row, is started again after a pause.
+constexpr std::chrono::seconds kShortLife{1};
 
 absl::StatusOr<uint64_t> SizeOf(const std::string& socket) {
   const absl::StatusOr<NbdHandle> server = ConnectNbd(socket);
@@ -332,8 +334,12 @@ class VolumeHost::Attached {
     watcher_.join();
   }
 
-  // Starts the server again whenever it ends, if that is wanted.
+  // Starts the server again whenever it ends, if that is wanted. At once, unless a start has failed
+  // or servers end soon: the pauses grow with either.
   void Watch() {
+    auto pause = kFirstRestartPause;
+    auto started_at = VolumeServer::Clock::now();
+    bool ended_soon = false;
     while (stop_->WaitUntilReadable(server_.ended())) {
       VolumeHealth health = this->health().value_or(VolumeHealth());
       const std::string ended = "the volume's server has ended";
@@ -342,21 +348,28 @@ class VolumeHost::Attached {
         health.error = ended + ", and its device with it: unpublish the volume and stage it again";
         return SetHealth(health);
       }
-      health.state = State::kStarting;
-      health.error = ended + ", and is being started again";
+      const bool short_life = VolumeServer::Clock::now() - started_at < kShortLife;
+      if (!short_life) pause = kFirstRestartPause;
+      bool waits = short_life && ended_soon;
+      ended_soon = short_life;
+      health.state = waits ? State::kWaiting : State::kStarting;
+      health.error = waits ? ended + " soon after its start, and is started again after a pause"
+                           : ended + ", and is being started again";
       SetHealth(health);
-      auto pause = kFirstRestartPause;
-      for (;;) {
+      for (;; waits = true) {
+        if (waits) {
+          SetStarting(false);
+          if (stop_->WaitFor(pause)) return;
+          pause = std::min(2 * pause, kLongestRestartPause);
+        }
         SetStarting(true);
         const absl::Status started = server_.Start();
         if (started.ok()) break;
         health.state = State::kWaiting;
         health.error = std::string(started.message());
         SetHealth(health);
-        SetStarting(false);
-        if (stop_->WaitFor(pause)) return;
-        pause = std::min(2 * pause, kLongestRestartPause);
       }
+      started_at = VolumeServer::Clock::now();
       SetHealth({.state = State::kServing, .restarts = health.restarts + 1});
       SetStarting(false);
     }

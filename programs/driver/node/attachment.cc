@@ -91,7 +91,7 @@ std::optional<VolumeHealth> Attachment::SettledHealth(const std::string& id,
   const std::optional<VolumeHealth> known = host_.health(id);
   if (known.has_value() && known->state == VolumeHealth::State::kUnknown) {
     if (!host_.WaitUntilConnected()) return known;
-    // Whoever asks for all volumes may wait for this call.
+    // The thread that asks for all volumes may wait for this call.
     const absl::Status served =
         host_.Serve({.volume = id, .file = true, .read_only = node.read_only, .again = true});
     if (absl::IsUnavailable(served)) return known;

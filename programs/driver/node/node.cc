@@ -242,13 +242,33 @@ absl::Status Node::DropDeadMounts(const std::string& id, const NodeRecord& node)
   return ours ? UnmountLazily(node.staging_path) : IsForeign(node.staging_path);
 }
 
+// What mkfs has written goes, so that nothing that is there later can be taken for it. What can't go
+// is recognised.
+absl::Status Node::RecordFailedFormat(const std::string& id, const AttachedDevice& device) const {
+  const absl::Status discarded = device.Discard();
+  if (absl::Status flushed = device.Flush(); !flushed.ok()) return flushed;
+  if (discarded.ok()) {
+    const absl::StatusOr<bool> has_data =
+        HasData(store_.catalog().VolumeDirectory(id) + "/" + volume::kDataName);
+    if (has_data.ok() && !*has_data) return store_.SetContent(id, Content::kBlank);
+  }
+  const absl::StatusOr<volume::DataStamp> left = store_.StampData(id);
+  return left.ok() ? store_.SetContent(id, Content::kFormatting, *left) : left.status();
+}
+
 // A file system is made only on a volume that cannot have been written to: its record says so, and
 // every byte is zero. What mkfs itself has written is not the record's kBlank any more, so a mkfs
-// that failed or was killed is done again only until the volume is handed out.
+// that failed or was killed is done again only until the volume is handed out, and after a failure
+// only on what it left.
 absl::Status Node::ProvideFileSystem(const Volume& volume, const NodeRecord& node,
                                      const AttachedDevice& device) const {
   const std::string data = store_.catalog().VolumeDirectory(volume.id) + "/" + volume::kDataName;
   bool may_make = volume.record.content == Content::kFormatting;
+  if (may_make && volume.record.left.has_value()) {
+    const absl::StatusOr<volume::DataStamp> now = store_.StampData(volume.id);
+    if (!now.ok()) return now.status();
+    may_make = *now == *volume.record.left;
+  }
   if (volume.record.content == Content::kBlank) {
     const absl::StatusOr<bool> has_data = HasData(data);
     if (!has_data.ok()) return has_data.status();
@@ -268,11 +288,7 @@ absl::Status Node::ProvideFileSystem(const Volume& volume, const NodeRecord& nod
     return begun;
   }
   if (absl::Status made = MakeFileSystemOn(device.path(), node.file_system); !made.ok()) {
-    // What it has written goes, so that nothing that is there later can be taken for it.
-    if (device.Discard().ok() && device.Flush().ok()) {
-      const absl::StatusOr<bool> left = HasData(data);
-      if (left.ok() && !*left) store_.SetContent(volume.id, Content::kBlank).IgnoreError();
-    }
+    RecordFailedFormat(volume.id, device).IgnoreError();
     return made;
   }
   if (absl::Status flushed = device.Flush(); !flushed.ok()) return flushed;
@@ -340,7 +356,7 @@ absl::Status Node::Publish(const std::string& id, const std::string& staging,
   if (node.block != usage.block) {
     return absl::InvalidArgumentError("volume_capability: the volume is staged in another mode");
   }
-  read_only |= usage.read_only;
+  read_only |= usage.read_only || usage.many_nodes;
   const absl::StatusOr<AttachedDevice> device = attachment_.DeviceToUse(id);
   if (absl::IsNotFound(device.status())) {
     return absl::FailedPreconditionError(device.status().message());

@@ -23,7 +23,7 @@ struct Usage {
   std::vector<std::string> mount_options = {};
   bool read_only = false;      // by all who use it
   bool single_target = false;  // SINGLE_NODE_SINGLE_WRITER
-  bool many_nodes = false;     // MULTI_NODE_READER_ONLY: for views only
+  bool many_nodes = false;     // MULTI_NODE_READER_ONLY: every target is read-only
 };
 
 struct VolumeStats {
@@ -96,6 +96,7 @@ class Node {
   absl::Status DropDeadMounts(const std::string& id, const NodeRecord& node) const;
   absl::Status MountFileSystem(const Volume& volume, const NodeRecord& node,
                                const AttachedDevice& device) const;
+  absl::Status RecordFailedFormat(const std::string& id, const AttachedDevice& device) const;
   absl::Status ProvideFileSystem(const Volume& volume, const NodeRecord& node,
                                  const AttachedDevice& device) const;
 

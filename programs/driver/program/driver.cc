@@ -24,6 +24,12 @@ void AddDriver(CLI::App& app, Command& command) {
   sub->add_option("--endpoint", driver.endpoint, "Socket of the CSI services")
       ->type_name("unix:///PATH")
       ->capture_default_str();
+  sub->add_option_function<uint32_t>(
+         "--socket-group", [&driver](uint32_t group) { driver.socket_group = group; },
+         "Number of the group that may connect to it; default: this process's own")
+      ->type_name("GID")
+      // The last number means no group.
+      ->check(CLI::Range(uint32_t{0}, UINT32_MAX - 1));
   sub->add_option("--node-id", driver.node_id, "Name of this node")->type_name("N")->required();
   sub->add_option("--state-dir", driver.state_directory,
                   "Directory of the volumes, for this driver alone; an absolute path")

@@ -9,7 +9,7 @@ namespace {
 
 constexpr ManifestKind kVolume = {.magic = {0x89, 'C', 'B', 'V', '\r', '\n', 0x1a, '\n'},
                                   .major = 1,
-                                  .minor = 2,
+                                  .minor = 3,
                                   .owner = "volume record"};
 constexpr ManifestKind kNode = {.magic = {0x89, 'C', 'B', 'N', '\r', '\n', 0x1a, '\n'},
                                 .major = 1,
@@ -40,6 +40,7 @@ std::vector<uint8_t> EncodeVolume(const VolumeRecord& record) {
   writer.Text(record.name);
   writer.Number(static_cast<uint8_t>(record.content));
   WriteFlag(writer, record.view);
+  if (record.left.has_value()) volume::EncodeStamp(writer, *record.left);
   return std::move(writer).Finish();
 }
 
@@ -69,6 +70,7 @@ absl::StatusOr<VolumeRecord> DecodeVolume(std::span<const uint8_t> bytes, std::s
     record.content = static_cast<Content>(content);
   }
   if (!reader->ended()) record.view = ReadFlag(*reader);
+  if (!reader->ended()) record.left = volume::DecodeStamp(*reader);
   if (absl::Status ended = CheckEnded(*reader); !ended.ok()) return ended;
   return record;
 }

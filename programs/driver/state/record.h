@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "programs/volume/data_stamp.h"
 
 namespace cbt::driver {
 
@@ -42,6 +43,9 @@ struct VolumeRecord {
   Content content = Content::kUsed;
   // It is a snapshot's own data, to be read only; nothing was copied.
   bool view = false;
+  // With kFormatting: the data as a mkfs left it that had failed. Any write since then has changed
+  // it. Nothing while a mkfs runs, and after its driver was killed.
+  std::optional<volume::DataStamp> left = {};
 
   friend bool operator==(const VolumeRecord&, const VolumeRecord&) = default;
 };

@@ -18,6 +18,7 @@
 #include "base/file_io.h"
 #include "programs/driver/state/errors.h"
 #include "programs/volume/snapshot_reader.h"
+#include "programs/volume/volume_directory.h"
 
 namespace cbt::driver {
 namespace {
@@ -246,13 +247,23 @@ absl::StatusOr<Volume> Store::MakeVolume(const VolumeRequest& request, uint64_t 
   return *catalog_->FindVolume(*id);
 }
 
-absl::Status Store::SetContent(const std::string& id, Content content) {
+absl::Status Store::SetContent(const std::string& id, Content content,
+                               const std::optional<volume::DataStamp>& left) {
   const std::optional<Volume> volume = catalog_->FindVolume(id);
   if (!volume.has_value()) return NoVolume(id);
-  if (volume->record.content == content) return absl::OkStatus();
   VolumeRecord record = volume->record;
   record.content = content;
-  return catalog_->ChangeVolume(id, record);
+  record.left = left;
+  return record == volume->record ? absl::OkStatus() : catalog_->ChangeVolume(id, record);
+}
+
+absl::StatusOr<volume::DataStamp> Store::StampData(const std::string& id) const {
+  const absl::StatusOr<Directory> directory = Directory::Open(catalog_->VolumeDirectory(id));
+  if (!directory.ok()) return directory.status();
+  const absl::StatusOr<OwnedDescriptor> data =
+      directory->OpenFile(volume::kDataName, O_RDONLY | O_NOFOLLOW);
+  if (!data.ok()) return data.status();
+  return volume::SettleStamp(*directory, data->number());
 }
 
 // A volume's own manifest knows its granularity.
@@ -355,10 +366,21 @@ absl::StatusOr<uint64_t> Store::ExpandVolume(const std::string& id, const Capaci
   }
   const uint64_t more = *capacity - volume->record.capacity;
   if (absl::Status room = TakeRoom(more); !room.ok()) return room;
+  VolumeRecord record = volume->record;
+  // Growing is a change of the data, but not one that puts anything there.
+  bool as_left = false;
+  if (record.left.has_value()) {
+    const absl::StatusOr<volume::DataStamp> now = StampData(id);
+    as_left = now.ok() && *now == *record.left;
+  }
   absl::Status done = ExplainFull(access_.Resize(id, *capacity), *capacity);
   if (done.ok()) {
-    VolumeRecord record = volume->record;
     record.capacity = *capacity;
+    if (as_left) {
+      if (const absl::StatusOr<volume::DataStamp> grown = StampData(id); grown.ok()) {
+        record.left = *grown;
+      }
+    }
     done = catalog_->ChangeVolume(id, record);
   }
   ReturnRoom(more);

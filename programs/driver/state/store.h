@@ -131,7 +131,10 @@ class Store {
     return catalog_->SetNode(id, node);
   }
   // The caller holds the volume's lock.
-  absl::Status SetContent(const std::string& id, Content content);
+  absl::Status SetContent(const std::string& id, Content content,
+                          const std::optional<volume::DataStamp>& left = std::nullopt);
+  // The volume's data as it is now, see volume::SettleStamp(). The caller holds the volume's lock.
+  absl::StatusOr<volume::DataStamp> StampData(const std::string& id) const;
   absl::Status ReleaseVolume(const std::string& id) { return access_.Release(id); }
   // Called before a snapshot of an attached volume: writes what the node's kernel holds back.
   void SetFlush(std::function<absl::Status(const Volume&)> flush) { flush_ = std::move(flush); }

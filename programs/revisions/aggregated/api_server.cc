@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "base/text.h"
 #include "programs/cluster/object_name.h"
+#include "programs/revisions/aggregated/openapi_document.h"
 #include "programs/revisions/http_server/error_response.h"
 
 namespace cbt::kube::aggregated {
@@ -27,6 +28,13 @@ Response NotAllowed(const std::string& method, const char* allowed) {
                         " is not supported: a VolumeSnapshotDelta is a question, which is asked "
                         "by creating it and not stored"));
   response.headers.emplace_back("Allow", allowed);
+  return response;
+}
+
+Response OnlyRead(const http_server::Request& request, Response document) {
+  if (request.method == "GET" || request.method == "HEAD") return document;
+  Response response = ErrorResponse(405, "expected GET");
+  response.headers.emplace_back("Allow", "GET, HEAD");
   return response;
 }
 
@@ -141,6 +149,9 @@ Response ApiServer::Create(const http_server::Request& request, const UserInfo& 
 }
 
 Response ApiServer::Document(const http_server::Request& request, const UserInfo& user) {
+  if (std::optional<Response> document = OpenApiDocument(request.path)) {
+    return OnlyRead(request, *std::move(document));
+  }
   SubjectAccessReview question;
   question.non_resource = SubjectAccessReview::NonResourceAttributes{
       .path = request.path, .verb = std::string(absl::AsciiStrToLower(request.method))};
@@ -150,12 +161,7 @@ Response ApiServer::Document(const http_server::Request& request, const UserInfo
   if (!document.has_value()) {
     return ErrorResponse(404, "there is nothing at this path");
   }
-  if (request.method != "GET" && request.method != "HEAD") {
-    Response response = ErrorResponse(405, "expected GET");
-    response.headers.emplace_back("Allow", "GET, HEAD");
-    return response;
-  }
-  return *std::move(document);
+  return OnlyRead(request, *std::move(document));
 }
 
 Response ApiServer::Count(Response response) {

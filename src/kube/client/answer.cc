@@ -6,9 +6,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/curl/libcurl.h"
 #include "base/text.h"
 #include "cbt/kube/status.h"
-#include "kube/client/libcurl.h"
 #include "kube/object/json.h"
 #include "kube/object/object_access.h"
 

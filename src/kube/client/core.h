@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/curl/libcurl.h"
 #include "cbt/kube/client.h"
 #include "kube/client/call_state.h"
 #include "kube/client/credentials.h"
-#include "kube/client/libcurl.h"
 #include "kube/client/requests.h"
 #include "kube/client/token_bucket.h"
 #include "kube/client/transfer.h"

@@ -4,8 +4,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/curl/libcurl.h"
 #include "base/text.h"
-#include "kube/client/libcurl.h"
 
 namespace cbt::kube {
 namespace {

@@ -13,10 +13,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/curl/libcurl.h"
 #include "kube/client/answer.h"
 #include "kube/client/credentials.h"
 #include "kube/client/endpoint.h"
-#include "kube/client/libcurl.h"
 #include "kube/client/line_splitter.h"
 
 namespace cbt::kube {

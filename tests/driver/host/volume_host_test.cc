@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -203,6 +204,46 @@ TEST_F(VolumeHostTest, NAAServerAloneThatHasEndedIsStartedByTheNextCall) {
   kill(ServerOf(kFirst), SIGKILL);
   EXPECT_EQ(pwrite(user.number(), "x", 1, 0), 1);
   EXPECT_TRUE(WaitForState(State::kServing));
+}
+
+TEST_F(VolumeHostTest, NAAServerThatEndsSoonAgainAndAgainIsStartedAfterGrowingPauses) {
+  ASSERT_OK(host_->Serve({.volume = kFirst}));
+  const OwnedDescriptor user = Open();
+  uint64_t ended = 0;
+  for (const auto begin = std::chrono::steady_clock::now();
+       std::chrono::steady_clock::now() - begin < 3s;) {
+    {
+      const std::lock_guard lock(observer_.mutex);
+      const VolumeHealth& now = observer_.health[kFirst];
+      if (now.serving() && now.restarts == ended) {
+        kill(ServerOf(kFirst), SIGKILL);
+        ++ended;
+      }
+    }
+    std::this_thread::sleep_for(1ms);
+  }
+  // At once, at once, and then after 0.1, 0.2, 0.4, 0.8 and 1.6 seconds.
+  EXPECT_GE(ended, 3u);
+  EXPECT_LE(ended, 7u);
+  // No request fails, and one that lives is started again at once.
+  EXPECT_EQ(pwrite(user.number(), "x", 1, 0), 1);
+  EXPECT_TRUE(WaitForState(State::kServing));
+  {
+    const std::lock_guard lock(observer_.mutex);
+    EXPECT_TRUE(std::any_of(observer_.changes.begin(), observer_.changes.end(),
+                            [](const VolumeHealth& one) {
+                              return one.state == State::kWaiting &&
+                                     one.error.find("after a pause") != std::string::npos;
+                            }));
+    observer_.changes.clear();
+  }
+  std::this_thread::sleep_for(1200ms);
+  kill(ServerOf(kFirst), SIGKILL);
+  EXPECT_EQ(pwrite(user.number(), "x", 1, 0), 1);
+  EXPECT_TRUE(WaitForState(State::kServing));
+  const std::lock_guard lock(observer_.mutex);
+  ASSERT_FALSE(observer_.changes.empty());
+  EXPECT_EQ(observer_.changes.front().state, State::kStarting);
 }
 
 TEST_F(VolumeHostTest, NAServersAreNotSparedWhenMemoryIsShort) {

@@ -7,6 +7,7 @@
 
 #include "cbt/kube/object.h"
 #include "programs/revisions/aggregated/discovery_documents.h"
+#include "programs/revisions/aggregated/openapi_document.h"
 #include "tests/support/status.h"
 
 namespace cbt::test::api_server_test {
@@ -14,6 +15,7 @@ namespace cbt::test::api_server_test {
 using kube::Object;
 using kube::aggregated::DiscoveryDocument;
 using kube::aggregated::HealthAnswer;
+using kube::aggregated::OpenApiDocument;
 using kube::aggregated::ParseResourcePath;
 using kube::aggregated::ResourceTarget;
 using kube::http_server::Request;
@@ -62,6 +64,30 @@ TEST(ApiServer, A1DiscoveryNamesIt) {
   EXPECT_TRUE(*resource.Bool({"namespaced"}));
   for (const char* const path : {"/", "/apis/", "/apis/other", "/openapi/v2", "/openapi/v3"}) {
     EXPECT_EQ(Get(path).code, 404) << path;
+  }
+}
+
+TEST(ApiServer, OpenApiNamesTheVersionsDocument) {
+  const Object list = ValueOf(Object::Parse(OpenApiDocument("/openapi/v3").value().body));
+  const std::string url =
+      *list.String({"paths", "apis/cbt.storage.k8s.io/v1alpha1", "serverRelativeURL"});
+  const Object document =
+      ValueOf(Object::Parse(OpenApiDocument(url.substr(0, url.find('?'))).value().body));
+  EXPECT_TRUE(
+      document.Has({"paths", std::string(kVersion) + "/namespaces/{namespace}/volumesnapshotdeltas",
+                    "post", "requestBody"}));
+  // Without it, kubectl lists CustomResourceDefinitions before it creates one.
+  EXPECT_TRUE(document.Has(
+      {"paths", std::string(kVersion) + "/namespaces/{namespace}/volumesnapshotdeltas/{name}",
+       "patch", "parameters"}));
+  for (const char* const kind : {"", "Spec", "Status"}) {
+    EXPECT_TRUE(document.Has({"components", "schemas",
+                              std::string("io.k8s.storage.cbt.v1alpha1.VolumeSnapshotDelta") + kind,
+                              "description"}))
+        << kind;
+  }
+  for (const char* const none : {"/openapi", "/openapi/v2", "/openapi/v3/", "/openapi/v3/apis"}) {
+    EXPECT_FALSE(OpenApiDocument(none).has_value()) << none;
   }
 }
 

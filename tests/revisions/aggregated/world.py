@@ -256,7 +256,7 @@ class World:
         parts.make_certificate(self.folder, "front-proxy-client", "strangers")
         self.plane.install(os.path.join(DEPLOY, "crd", "driverdiscoveries.yaml"))
         for file in ("namespace", "service-account", "cluster-role", "cluster-role-bindings",
-                     "authentication-reader", "lease-role", "flow-schema"):
+                     "lease-role", "flow-schema"):
             self.plane.apply(os.path.join(DEPLOY, file + ".yaml"))
         for namespace in ("csi-driver", "prod", "other", "backup"):
             self.plane.create({"apiVersion": "v1", "kind": "Namespace",

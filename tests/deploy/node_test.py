@@ -1,0 +1,264 @@
+"""Overlays on a whole Kubernetes node: the images of `make image` and the sidecars of Kubernetes run as the
+manifests have them, find each other, and publish what clients need.
+
+Real are: kubelet, containerd, control plane, the images, the sidecars of Kubernetes where
+KUBEBUILDER_ASSETS has them. Played is node-driver-registrar. The node's folders are not below
+/var/lib. There is no network plugin that enforces policies, and no DNS.
+
+Usage: node_test.py CBT
+"""
+
+import base64
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROGRAMS = os.path.dirname(os.path.abspath(sys.argv[1]))
+sys.path.append(HERE)
+for room in ("envtest", "support"):
+    sys.path.append(os.path.join(HERE, "..", room))
+
+# pylint: disable=wrong-import-position
+import built  # noqa: E402
+import node as envtest  # noqa: E402
+import runner  # noqa: E402
+from node import Authority, run  # noqa: E402
+
+BUILD_IMAGE = os.path.join(built.PROJECT, "deploy", "image", "build.py")
+SIDECARS = ("csi-provisioner", "csi-resizer", "csi-snapshotter")
+DRIVER = "local.storage.example.org"
+
+
+def lacks():
+    if envtest.lacks():
+        return envtest.lacks()
+    for program in SIDECARS:
+        if not os.path.exists(os.path.join(os.environ["KUBEBUILDER_ASSETS"], program)):
+            return f"KUBEBUILDER_ASSETS has no {program}"
+    for device in ("/dev/fuse", "/dev/loop-control"):
+        if not os.path.exists(device):
+            return "no " + device
+    for program in ("nbdkit", "losetup", "mkfs.ext4"):
+        if shutil.which(program) is None:
+            return "no " + program
+    return ""
+
+
+def libraries_of(program):
+    """{path: path} of the shared libraries; none of a program that is linked statically."""
+    listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
+    return {path: path for path in re.findall(r"(?:=> |^\t)(/\S+)", listed, re.MULTILINE)}
+
+
+@unittest.skipIf(lacks(), lacks())
+class NodeTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="cbt-deploy-")
+        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        cls.node = envtest.Node(cls.folder)
+        cls.addClassCleanup(cls.node.stop)
+        cls.node.start()
+        cls.node.kubectl("label", "node", "node1", "cbt.csi.example.com/volumes=true")
+        crds = os.environ.get("CBT_SNAPSHOT_CRDS", os.path.join(cls.node.assets, "crds"))
+        for path in (crds, os.path.join(HERE, "crds")):
+            cls.node.kubectl("apply", "--server-side", "-f", path)
+        for part in ("aggregated", "sessions"):
+            cls.node.kubectl("apply", "-k", os.path.join(built.DEPLOY, part, "crd"))
+        cls.node.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+        cls.import_images()
+        os.makedirs(f"{cls.folder}/certificates")
+        cls.authority = Authority(f"{cls.folder}/certificates", "authority")
+
+    @classmethod
+    def import_images(cls):
+        """Under the names that the manifests have."""
+        node = cls.node
+        for program in ("cbt-cluster", "cbtctl", "cbt-driver"):
+            path = f"{cls.folder}/{program}.tar"
+            said = run(sys.executable, "-B", BUILD_IMAGE, "--program", os.path.join(PROGRAMS, program),
+                       "--output", path)
+            assert "sha256:" in said, said
+            title = {"cbt-cluster": "csi-snapshot-metadata", "cbt-driver": "csi-driver"}.get(
+                program, program)
+            for registry in ("registry.example.com/libcbt", "images.example.org/cbt"):
+                node.ctr("images", "import", "--base-name", f"{registry}/{title}", path)
+        for name in SIDECARS:
+            (tag,) = {container["image"] for one in built.build(os.path.join(built.DEPLOY, "driver"))
+                      if one["kind"] == "StatefulSet"
+                      for container in one["spec"]["template"]["spec"]["containers"]
+                      if container["name"] == name}
+            program = os.path.join(node.assets, name)
+            node.import_image(tag, ["/" + name], {"/" + name: program, **libraries_of(program)})
+        busybox = shutil.which("busybox")
+        node.import_image("registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0",
+                          ["/bin/sh", "-c", "sleep 1000000", "registrar"],
+                          {"/bin/busybox": busybox, "/bin/sh": envtest.image.Link("busybox"),
+                           "/bin/sleep": envtest.image.Link("busybox")})
+
+    def secret(self, namespace, name, hosts=(), client="", kind="kubernetes.io/tls"):
+        """By openssl, as docs/guides/certificates.md has it."""
+        subject = f"/CN={client or hosts[0]}"
+        alternatives = ",".join("DNS:" + host for host in hosts)
+        self.authority.issue(name, subject, "clientAuth" if client else "serverAuth", alternatives)
+
+        def encoded(file):
+            with open(f"{self.folder}/certificates/{file}", "rb") as data:
+                return base64.b64encode(data.read()).decode()
+        data = {"ca.crt": encoded("authority.crt")}
+        if kind == "kubernetes.io/tls":
+            data.update({"tls.crt": encoded(name + ".crt"), "tls.key": encoded(name + ".key")})
+        self.node.write("secret.json", {"apiVersion": "v1", "kind": "Secret", "type": kind, "data": data,
+                                        "metadata": {"name": name, "namespace": namespace}})
+        self.node.kubectl("apply", "-f", f"{self.folder}/secret.json")
+        return data["ca.crt"]
+
+    def apply(self, objects):
+        """In this node's folders."""
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+        text = text.replace("/var/lib/kubelet", self.node.kubelet)
+        text = text.replace('"path": "/var/lib/cbt', f'"path": "{self.folder}/state')
+        self.node.write("objects.json", text)
+        self.node.kubectl("apply", "-f", f"{self.folder}/objects.json")
+
+    def wait_for(self, kind, namespace, name, seconds=180):
+        # kubectl knows no rollout of a DaemonSet that is updated by hand.
+        field = "numberReady=1" if kind == "daemonset" else "readyReplicas=" + str(
+            self.get(kind, "-n", namespace, name)["spec"]["replicas"])
+        try:
+            self.node.kubectl("wait", "-n", namespace, f"{kind}/{name}", f"--timeout={seconds}s",
+                              "--for=jsonpath={.status." + field.replace("=", "}="))
+        except AssertionError:
+            pods = self.node.kubectl("describe", "pods", "-n", namespace, check=False)[-6000:]
+            logs = self.node.kubectl("logs", "-n", namespace, f"{kind}/{name}", "--all-containers",
+                                     "--tail=20", "--prefix", check=False)[-6000:]
+            self.fail(f"{kind}/{name} does not get ready: {pods}\n{logs}")
+
+    def get(self, *what):
+        return json.loads(self.node.kubectl("get", *what, "-o", "json"))
+
+    def published(self, resource, name):
+        """The spec of an object that a sidecar makes; it tries again until the definition is there."""
+        self.node.wait_for(f"{resource} {name}", lambda: self.node.kubectl(
+            "get", resource, name, "-o", "name", check=False))
+        return self.get(resource, name)["spec"]
+
+    def test_the_driver_elsewhere_and_under_another_name(self):
+        objects = built.build(os.path.join(built.OVERLAYS, "driver"))
+        self.apply([one for one in objects if one["kind"] == "Namespace"])
+        authority = self.secret("storage", "csi-cbt-certs",
+                                ["csi-cbt.storage", "http-sidecar.storage.svc"])
+        self.secret("storage", "http-sidecar-clients", client="cbt-aggregated-api", kind="Opaque")
+        self.apply(objects)
+        self.wait_for("daemonset", "storage", "csi-cbt-volumes")
+        self.wait_for("statefulset", "storage", "csi-cbt")
+        published = self.published("snapshotmetadataservices.cbt.storage.k8s.io", DRIVER)
+        self.assertEqual((published["address"], published["caCert"]),
+                         ("csi-cbt.storage:6443", authority))
+        discovery = self.published("driverdiscoveries.cbt.storage.k8s.io", DRIVER)
+        self.assertEqual(discovery["clientConfig"]["service"]["name"], "http-sidecar")
+        self.assertEqual(discovery["clientConfig"]["service"]["namespace"], "storage")
+        configuration = self.published("snapshotservicesconfigurations.cbt.storage.k8s.io", DRIVER)
+        self.assertEqual(configuration["driverNamespace"], "storage")
+        self.sidecars_are_not_root()
+        self.metrics_are_served()
+        self.a_volume_is_made()
+
+    def sidecars_are_not_root(self):
+        tasks = self.node.ctr("tasks", "ls")
+        pod = self.get("pod", "-n", "storage", "csi-cbt-0")
+        users = {}
+        for status in pod["status"]["containerStatuses"]:
+            number = next(line.split()[1] for line in tasks.splitlines()
+                          if line.startswith(status["containerID"].partition("//")[2]))
+            with open(f"/proc/{number}/status", encoding="utf-8") as file:
+                (line,) = [line for line in file if line.startswith("Uid:")]
+            users[status["name"]] = int(line.split()[1])
+        self.assertEqual(users.pop("driver"), 0)
+        self.assertEqual(users.pop("node-driver-registrar"), 0)
+        self.assertEqual(set(users.values()), {65532}, users)
+
+    def metrics_are_served(self):
+        address = self.get("pod", "-n", "storage", "csi-cbt-0")["status"]["podIP"]
+        for port, name in ((8080, "cbt_sidecar_ready 1"), (8081, "cbt_http_sidecar_ready 1"),
+                           (9808, "cbt_volumes_not_served 0")):
+            said = self.node.inside("busybox", "wget", "-qO-", f"http://{address}:{port}/metrics")
+            self.assertIn(name, said, port)
+
+    def a_volume_is_made(self):
+        """By the provisioner, for a claim of the class; it is deleted again."""
+        self.node.write("claim.json", {
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "disk"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "volumeMode": "Block",
+                     "storageClassName": "now", "resources": {"requests": {"storage": "64Mi"}}}})
+        self.node.write("class.json", {
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "now"},
+            "provisioner": DRIVER, "volumeBindingMode": "Immediate"})
+        # The kubelet writes it when the registrar names the driver.
+        self.node.write("csinode.json", {
+            "apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "node1"},
+            "spec": {"drivers": [{"name": DRIVER, "nodeID": "node1",
+                                  "topologyKeys": [f"topology.{DRIVER}/node"]}]}})
+        self.node.kubectl("apply", "--force-conflicts", "--server-side", "-f",
+                          f"{self.folder}/csinode.json")
+        self.node.kubectl("label", "node", "node1", f"topology.{DRIVER}/node=node1")
+        for name in ("class", "claim"):
+            self.node.kubectl("apply", "-f", f"{self.folder}/{name}.json")
+        try:
+            self.node.kubectl("wait", "--for=jsonpath={.status.phase}=Bound", "--timeout=120s",
+                              "pvc/disk")
+        except AssertionError:
+            self.fail(self.node.kubectl("describe", "pvc", "disk", check=False))
+        volumes = os.listdir(f"{self.folder}/state/{DRIVER}/volumes")
+        self.assertEqual(len(volumes), 1)
+        self.node.kubectl("delete", "pvc", "disk", "--timeout=60s")
+
+    def test_the_example_for_a_try(self):
+        objects = built.build(os.path.join(built.DEPLOY, "example"))
+        self.apply([one for one in objects if one["kind"] == "Namespace"])
+        self.secret("csi-driver", "csi-snapshot-metadata-certs", ["csi-snapshot-metadata.csi-driver"])
+        self.apply(objects)
+        self.wait_for("statefulset", "csi-driver", "csi-snapshot-metadata")
+        self.assertEqual(self.published("sms", "folder.example.com")["address"],
+                         "csi-snapshot-metadata.csi-driver:6443")
+
+    def test_then_the_aggregated_api_explains_itself(self):
+        # Last: it takes over the version that the sessions' definitions are of.
+        objects = built.build(os.path.join(built.OVERLAYS, "aggregated"))
+        self.apply([one for one in objects if one["kind"] == "Namespace"])
+        authority = self.secret("backup-system", "aggregated-api-certs",
+                                ["aggregated-api.backup-system.svc"])
+        self.secret("backup-system", "aggregated-api-client", client="cbt-aggregated-api")
+        self.node.kubectl("delete", "-k", os.path.join(built.DEPLOY, "sessions", "crd"))
+        for one in objects:
+            if one["kind"] == "APIService":
+                one["spec"]["caBundle"] = authority
+        self.apply(objects)
+        self.wait_for("deployment", "backup-system", "aggregated-api")
+        self.node.kubectl("wait", "--for=condition=Available", "--timeout=60s",
+                          "apiservice/v1alpha1.cbt.storage.k8s.io")
+
+        def explained():
+            return subprocess.run(
+                self.node.enter(f"{self.node.assets}/kubectl", f"--kubeconfig={self.node.kubeconfig}",
+                                "explain", "volumesnapshotdeltas.spec",
+                                "--api-version=cbt.storage.k8s.io/v1alpha1"),
+                capture_output=True, text=True, check=False)
+        self.node.wait_for("the API server has the document",
+                           lambda: explained().returncode == 0, 120)
+        said = explained().stdout
+        self.assertIn("targetVolumeSnapshotName", said)
+        self.assertIn("-required-", said)
+        self.assertEqual(self.get("deployment", "-n", "backup-system", "aggregated-api")["status"]
+                         ["readyReplicas"], 2)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], testRunner=runner.Runner)

@@ -1,0 +1,200 @@
+"""deploy/kubernetes, and overlays of it as operators write them: kubectl builds each folder, the rules hold,
+and a real API server takes it as it is.
+
+Usage: overlays_test.py CBT FOLDER_OF_MESSAGES CONTROL_PLANE
+"""
+
+import glob
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+CBT, MESSAGES, CONTROL_PLANE = sys.argv[1:4]
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, MESSAGES)
+sys.path.append(HERE)
+for room in ("support", "sidecar"):
+    sys.path.append(os.path.join(HERE, "..", room))
+
+# pylint: disable=wrong-import-position
+import built  # noqa: E402
+import cluster  # noqa: E402
+import pods  # noqa: E402
+import rules  # noqa: E402
+import runner  # noqa: E402
+
+PROGRAMS = os.path.dirname(os.path.abspath(CBT))
+
+
+def short(folder):
+    return os.path.relpath(folder, built.PROJECT)
+
+
+@unittest.skipIf(built.kubectl() is None, "no kubectl")
+class BuiltTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.built = {folder: built.build(folder) for folder in built.applied()}
+
+    def test_the_rules_hold(self):
+        self.assertGreater(len(self.built), 20)
+        for folder, objects in self.built.items():
+            with self.subTest(short(folder)):
+                self.assertEqual(rules.check(objects), [])
+
+    def test_components_are_in_an_overlay(self):
+        """And each folder of the tree is in one, or in another folder, or is applied by itself."""
+        used = set()
+        for root in (built.DEPLOY, built.OVERLAYS):
+            for folder, content in built.folders(root).items():
+                for field in ("resources", "components", "transformers"):
+                    used |= {os.path.normpath(os.path.join(folder, one))
+                             for one in content.get(field, [])}
+        for folder, content in built.folders(built.DEPLOY).items():
+            if folder not in self.built or content["kind"] == "Component":
+                self.assertIn(folder, used, short(folder))
+
+    def test_files_are_used(self):
+        """What lies in a folder belongs to its kustomization; what is for some drivers only says so."""
+        for folder, content in built.folders(built.DEPLOY).items():
+            named = set(content.get("resources", []) + content.get("configurations", []))
+            named |= {patch["path"] for patch in content.get("patches", []) if "path" in patch}
+            for path in glob.glob(os.path.join(folder, "*.yaml")):
+                name = os.path.basename(path)
+                if name not in named | {"kustomization.yaml"}:
+                    with open(path, encoding="utf-8") as file:
+                        self.assertIn("Not part of the kustomization", file.read(), path)
+
+    def test_flags_are_those_of_the_programs(self):
+        usages = {}
+
+        def usage(*command):
+            if command not in usages:
+                usages[command] = subprocess.run([os.path.join(PROGRAMS, command[0]), *command[1:],
+                                                  "--help"], capture_output=True, text=True,
+                                                 check=True).stdout
+            return usages[command]
+
+        for objects in self.built.values():
+            for pod in pods.workloads(objects):
+                for container in pod.containers:
+                    image = container["image"].rpartition("/")[2].partition(":")[0]
+                    arguments = container.get("args", [])
+                    if pods.is_sidecar(container):
+                        said = usage("cbt-cluster", "sidecar")
+                    elif image in ("csi-snapshot-metadata", "csi-driver", "cbtctl"):
+                        program = os.path.basename(container.get("command", ["cbtctl"])[0])
+                        said, arguments = usage(program, arguments[0]), arguments[1:]
+                    else:
+                        continue
+                    for argument in arguments:
+                        self.assertRegex(said, f"(?m){argument.partition('=')[0]}[ ,\n]", str(pod))
+
+    def test_the_sidecars_of_kubernetes_are_those_that_are_tested(self):
+        """Their tags are the versions that `make envtest` builds."""
+        modules = os.path.join(built.PROJECT, "tests", "envtest", "modules")
+        wanted = {}
+        for name, module in (("csi-provisioner", "provisioner"), ("csi-resizer", "resizer"),
+                             ("csi-snapshotter", "snapshotter")):
+            with open(os.path.join(modules, module, "go.mod"), encoding="utf-8") as file:
+                (line,) = [line for line in file if f"/external-{module}/v" in line
+                           and " v" in line and "/cmd/" not in line]
+            wanted[name] = line.split(" v")[1].split()[0]
+        for pod in pods.workloads(self.built[os.path.join(built.DEPLOY, "driver")]):
+            for container in pod.containers:
+                if container["name"] in wanted:
+                    self.assertTrue(container["image"].endswith(":v" + wanted.pop(container["name"])),
+                                    container["image"])
+        self.assertEqual(wanted, {})
+
+    def test_the_drivers_sidecar_has_the_sidecars_rights(self):
+        def of(folder, name):
+            (found,) = [one["rules"] for one in self.built[os.path.join(built.DEPLOY, folder)]
+                        if one["kind"] == "ClusterRole" and one["metadata"]["name"] == name]
+            return found
+        self.assertEqual(of("driver", "csi-cbt-snapshot-metadata"),
+                         of("sidecar", "csi-snapshot-metadata"))
+
+
+class AppliedTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if not cluster.available():
+            raise unittest.SkipTest("KUBEBUILDER_ASSETS is not set: nothing is tried on a real "
+                                    "kube-apiserver")
+        cls.plane = cluster.ControlPlane(CONTROL_PLANE, "--allow-privileged=true")
+        cls.addClassCleanup(cls.plane.stop)
+        foreign = os.environ.get("CBT_OPERATOR_CRDS", os.path.join(HERE, "crds"))
+        for path in sorted(glob.glob(os.path.join(foreign, "*.yaml"))):
+            # Some are too long for what `apply` keeps of them.
+            cls.plane.kubectl("apply", "--server-side", "-f", path)
+        cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory(prefix="cbt-overlays-"))
+
+    def apply(self, thing):
+        self.plane.apply_text(json.dumps(thing))
+
+    def take(self, folder):
+        """As a person does; once more for what needs definitions that were made just now."""
+        for _ in range(2):
+            result = self.plane.kubectl("apply", "--validate=strict", "-k", folder, check=False)
+            if result.returncode == 0 or "ensure CRDs are installed first" not in result.stderr:
+                break
+            self.plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+        self.assertEqual((result.returncode, result.stderr), (0, ""), short(folder))
+        again = self.plane.kubectl("apply", "--validate=strict", "-k", folder)
+        self.assertEqual(again.stderr, "", short(folder))
+        # kubectl sends the selectors of budgets every time.
+        changed = [line for line in again.stdout.splitlines() if not line.endswith(" unchanged")
+                   and not line.startswith("poddisruptionbudget.policy/")]
+        self.assertEqual(changed, [], short(folder))
+
+    def test_an_api_server_takes_them(self):
+        for name in ("csi-driver", "backup", "monitoring"):
+            # Where folders without Pods are added to.
+            self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        for folder in built.applied():
+            with self.subTest(short(folder)):
+                self.take(folder)
+            # The next driver's may have its name.
+            self.plane.kubectl("delete", "storageclasses", "--all")
+
+    def test_pods_are_admitted(self):
+        """Pod Security says so of the Pods themselves; there is no controller to make them."""
+        for name in ("driver", "example", "provider", "sessions", "aggregated"):
+            objects = built.build(os.path.join(built.DEPLOY, name))
+            for one in objects:
+                if one["kind"] in ("Namespace", "ServiceAccount"):
+                    self.apply(one)
+                if one["kind"] == "Namespace":
+                    self.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {
+                        "name": "default", "namespace": one["metadata"]["name"]}})
+            for pod in pods.workloads(objects):
+                template = pod.thing["spec"]["template"]
+                made = {"apiVersion": "v1", "kind": "Pod", "spec": template["spec"],
+                        "metadata": {"generateName": "x-", "namespace": pod.namespace,
+                                     "labels": template["metadata"]["labels"]}}
+                result = self.plane.kubectl("create", "--dry-run=server", "-f", "-",
+                                            text=json.dumps(made), check=False)
+                self.assertEqual((result.returncode, result.stderr), (0, ""), str(pod))
+
+    def test_a_renamed_account_has_the_rights(self):
+        self.take(os.path.join(built.OVERLAYS, "own-driver"))
+        for account, verb, resource, yes in (
+                ("acme-storage:acme-controller", "create", "tokenreviews.authentication.k8s.io", True),
+                ("acme-storage:acme-controller", "list", "volumesnapshots.snapshot.storage.k8s.io", True),
+                ("acme-storage:csi-snapshot-metadata", "create",
+                 "tokenreviews.authentication.k8s.io", False),
+                ("csi-driver:csi-snapshot-metadata", "create",
+                 "tokenreviews.authentication.k8s.io", False),
+                ("nightly:nightly-jobs", "get", "volumesnapshots.snapshot.storage.k8s.io", True),
+                ("nightly:backup", "get", "volumesnapshots.snapshot.storage.k8s.io", False)):
+            said = self.plane.kubectl("auth", "can-i", verb, resource, "-n", account.split(":")[0],
+                                      "--as", "system:serviceaccount:" + account, check=False).stdout
+            self.assertEqual(said.strip(), "yes" if yes else "no", (account, verb, resource))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], testRunner=runner.Runner)
