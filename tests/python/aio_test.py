@@ -16,7 +16,7 @@ import cbt
 import cbt.aio
 
 A = argparse.Namespace(cbt=None)
-BLOCK, BLOCKS = 4096, 20_000
+BLOCK, BLOCKS = 4096, 4_000
 
 
 class Plugin:
@@ -77,7 +77,7 @@ class Aio(unittest.IsolatedAsyncioTestCase):
         expected = list(self.plugin.delta("monday", "tuesday", None).read_all())
 
         async def read():
-            stream = cbt.aio.read_delta(self.channel, "monday", "tuesday", max_results=1000, require_proof=True)
+            stream = cbt.aio.read_delta(self.channel, "monday", "tuesday", max_results=100, require_proof=True)
             found = [extent async for tuples in stream for extent in tuples]
             self.assertTrue(found == expected)
             self.assertEqual(stream.proof, cbt.Proof.HOLDS)
@@ -91,7 +91,7 @@ class Aio(unittest.IsolatedAsyncioTestCase):
         self.assertNotIn(threading.main_thread(), self.plugin.threads)
 
     async def test_resumes(self):
-        stream = cbt.aio.read_allocated(self.channel, "monday", max_results=1000)
+        stream = cbt.aio.read_allocated(self.channel, "monday", max_results=100)
         first = await anext(stream)
         stream.cancel()
         rest = cbt.aio.read_allocated(self.channel, "monday", starting_offset=stream.resume_offset)
