@@ -30,12 +30,14 @@ void TryRules(std::string_view text) {
   for (const cbt::kube::Object& statement : StatementsFor(*rules, "account", "bucket")) {
     CBT_FUZZ_CHECK(*statement.Strings({"Principal", "AWS"}) ==
                    std::vector<std::string>{"arn:aws:iam:::user/account"});
-    for (const std::string& resource : *statement.Strings({"Resource"})) {
+    const std::vector<std::string> resources = *statement.Strings({"Resource"});
+    for (const std::string& resource : resources) {
       CBT_FUZZ_CHECK(resource == "arn:aws:s3:::bucket" ||
                      resource.starts_with("arn:aws:s3:::bucket/"));
     }
     if (*statement.String({"Effect"}) != "Allow") continue;
-    for (const std::string& action : *statement.Strings({"Action"})) {
+    const std::vector<std::string> actions = *statement.Strings({"Action"});
+    for (const std::string& action : actions) {
       CBT_FUZZ_CHECK(action != "*" && action != "s3:*" && action != "s3:PutBucketPolicy");
     }
   }
