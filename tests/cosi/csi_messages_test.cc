@@ -66,7 +66,9 @@ TEST(CosiCsiMessages, EveryCutIsAnError) {
   for (size_t length = 0; length < whole.size(); ++length) {
     const auto request = DecodePublish(Bytes(whole.substr(0, length)));
     // The context may be missing, in one piece.
-    if (request.ok()) EXPECT_TRUE(request->context.empty()) << length;
+    if (request.ok()) {
+      EXPECT_TRUE(request->context.empty()) << length;
+    }
   }
 }
 
