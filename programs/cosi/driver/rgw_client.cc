@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/curl/libcurl.h"
 #include "base/text.h"
 #include "base/wipe.h"
-#include "bucket/libcurl.h"
 #include "programs/cosi/driver/rgw_answers.h"
 
 namespace cbt::cosi {
@@ -74,7 +74,7 @@ absl::StatusOr<std::unique_ptr<RgwClient>> RgwClient::Create(RgwPlace place, Rgw
   if (!IsVisible(place.region, "/,")) {
     return absl::InvalidArgumentError("a region is a word, us-east-1 for example");
   }
-  if (absl::Status loaded = bucket::LoadLibCurl(); !loaded.ok()) return loaded;
+  if (absl::Status loaded = LoadLibCurl(); !loaded.ok()) return loaded;
   return std::unique_ptr<RgwClient>(
       new RgwClient(std::move(place), std::move(options), std::move(host)));
 }
