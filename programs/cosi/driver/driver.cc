@@ -1,7 +1,6 @@
 #include "programs/cosi/driver/driver.h"
 
 #include <atomic>
-#include <condition_variable>
 #include <mutex>
 #include <optional>
 #include <string_view>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/stop_wait.h"
 #include "cbt/executor.h"
 #include "net/address.h"
 #include "ops/event_log.h"
@@ -86,11 +86,7 @@ class CosiDriver::Impl {
     {
       // The server waits for every call, and a call for the backend.
       const std::jthread end([this, grace](const std::stop_token& done) {
-        std::mutex mutex;
-        std::condition_variable_any wake;
-        std::unique_lock waiting(mutex);
-        wake.wait_for(waiting, done, grace, [] { return false; });
-        if (!done.stop_requested()) stop_.request_stop();
+        if (WaitUnlessStopped(done, grace)) stop_.request_stop();
       });
       server_->Shutdown(grace);
     }

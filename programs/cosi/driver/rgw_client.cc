@@ -1,14 +1,13 @@
 #include "programs/cosi/driver/rgw_client.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <ctime>
-#include <mutex>
 #include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/curl/libcurl.h"
+#include "base/stop_wait.h"
 #include "base/text.h"
 #include "base/wipe.h"
 #include "programs/cosi/driver/rgw_answers.h"
@@ -115,15 +114,6 @@ void RgwClient::Fill(const RgwRequest& request, bucket::HttpRequest& http) const
   http.max_body = kMaxAnswerBytes;
 }
 
-// False once a stop is requested.
-bool RgwClient::WaitFor(std::chrono::milliseconds time) const {
-  std::mutex mutex;
-  std::condition_variable_any stopping;
-  std::unique_lock lock(mutex);
-  stopping.wait_for(lock, options_.stop, time, [] { return false; });
-  return !options_.stop.stop_requested();
-}
-
 absl::StatusOr<RgwAnswer> RgwClient::Send(const RgwRequest& request) {
   const bucket::HttpSettings settings{
       .ca_file = place_.ca_file,
@@ -156,7 +146,7 @@ absl::StatusOr<RgwAnswer> RgwClient::Send(const RgwRequest& request) {
       if (!answer.ok()) answer.error = ParseRgwErrorCode(answer.body);
       return answer;
     }
-    if (!WaitFor(wait)) return absl::CancelledError("the driver ends");
+    if (!WaitUnlessStopped(options_.stop, wait)) return absl::CancelledError("the driver ends");
     wait = std::min(2 * wait, kLongestWait);
   }
 }

@@ -83,7 +83,6 @@ class RgwClient {
  private:
   RgwClient(RgwPlace place, RgwOptions options, std::string host);
   void Fill(const RgwRequest& request, bucket::HttpRequest& http) const;
-  bool WaitFor(std::chrono::milliseconds time) const;
 
   const RgwPlace place_;
   const RgwOptions options_;

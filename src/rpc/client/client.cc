@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/stop_wait.h"
 #include "base/text.h"
 #include "cbt/wire/checker.h"
 #include "net/address.h"
@@ -87,11 +86,7 @@ class Caller {
                                                       offset, " after: ", reason.message()));
     }
     if (request_.on_resume) request_.on_resume(offset, reason);
-    std::mutex mutex;
-    std::condition_variable_any never;
-    std::unique_lock lock(mutex);
-    never.wait_for(lock, request_.stop, *wait, [] { return false; });
-    return request_.stop.stop_requested() ? Stopped(reason) : absl::OkStatus();
+    return WaitUnlessStopped(request_.stop, *wait) ? absl::OkStatus() : Stopped(reason);
   }
 
   StreamChecker Checker(uint64_t offset) const {

@@ -13,6 +13,7 @@ namespace {
 
 constexpr uint64_t kHeaderBytesV2 = 72;
 constexpr uint64_t kHeaderBytesV3 = 104;
+constexpr uint64_t kHeaderBytesRead = 112;  // with the type of compression
 constexpr uint32_t kMaxBackingName = 1023;
 
 // Offsets of fields in the header.
@@ -186,7 +187,7 @@ absl::Status CheckQcow2Tables(const Image& file, const Qcow2Header& header,
 }
 
 absl::StatusOr<Qcow2Header> ReadQcow2Header(const Image& file) {
-  std::array<uint8_t, kHeaderBytesV3 + 8> bytes;
+  std::array<uint8_t, kHeaderBytesRead> bytes;
   if (absl::Status status = file.Read(0, bytes.size(), bytes.data()); !status.ok()) return status;
   if (!LooksLikeQcow2(bytes)) {
     return absl::InvalidArgumentError(absl::StrCat(
