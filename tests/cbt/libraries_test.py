@@ -48,7 +48,8 @@ class LibrariesTest(unittest.TestCase):
     def test_servers_of_a_cluster_bring_no_sources_and_no_grpc(self):
         if not os.path.exists(beside("cbt-cluster")):
             return  # built without Kubernetes
-        self.assert_without(beside("cbt-cluster"), "curl|nbd|grpc|protobuf|ext2fs|blkid|expat")
+        # Its COSI driver reads answers of S3 by expat.
+        self.assert_without(beside("cbt-cluster"), "curl|nbd|grpc|protobuf|ext2fs|blkid")
 
     def test_commands_of_another_program_are_named(self):
         for program, name in (("cbt-cluster", "sidecar"), ("cbt-cluster", "session-manager"),
