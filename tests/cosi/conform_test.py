@@ -6,8 +6,8 @@ import subprocess
 import tempfile
 import unittest
 
-import parts
-from parts import READ, V1alpha2, fresh
+import driver_parts as parts
+from driver_parts import READ, V1alpha2, fresh
 from planted_driver import ABSENT, FAULTS, Backend, serve
 
 

@@ -5,8 +5,8 @@ import concurrent.futures
 
 import grpc
 
-import parts
-from parts import BOTH, READ, WRITE, Proposal, V02, V1alpha2, fresh, v1, v2
+import driver_parts as parts
+from driver_parts import BOTH, READ, WRITE, Proposal, V02, V1alpha2, fresh, v1, v2
 
 
 class BucketsTest(parts.Case):

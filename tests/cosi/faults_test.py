@@ -10,8 +10,8 @@ import urllib.request
 
 import grpc
 
-import parts
-from parts import BOTH, READ, Proposal, V02, V1alpha2, fresh
+import driver_parts as parts
+from driver_parts import BOTH, READ, Proposal, V02, V1alpha2, fresh
 
 
 class FaultsTest(parts.Case):

@@ -221,7 +221,9 @@ class AccessTest(Running):
         self.wait_event(self.wait(wanted, lambda one: one.get("status", {}).get("bucketAccessName")) and
                         self.access_of(wanted), "GrantFailed")
         path = self.world.path("Secret", "cosi-driver", name)
-        self.world.ask("PATCH", path, {"metadata": {"labels": {P + "bucket-access-uid": "foreign"}},
+        # Without the driver's name: a Secret of the driver's whose access is gone would be removed.
+        self.world.ask("PATCH", path, {"metadata": {"labels": {P + "bucket-access-uid": "foreign",
+                                                               P + "provisioner": None}},
                                        "stringData": {"mine": "1"}}, kind="application/merge-patch+json")
         del self.driver.fail["GrantBucketAccess"]
         # At the next try: in this one the sidecar has seen its own Secret already.
@@ -310,7 +312,9 @@ class DeleteTest(Running):
         self.wait_event(wanted, "AccessLost")
         calls = [method for method, one in self.driver.calls
                  if bucket["metadata"]["name"] in str(one) and method in ("RevokeBucketAccess", "DeleteBucket")]
-        self.assertEqual(calls, ["RevokeBucketAccess", "DeleteBucket"])
+        # It may be revoked twice: by what the access says, and by what its Secret says.
+        self.assertEqual(calls[-1], "DeleteBucket")
+        self.assertEqual(set(calls[:-1]), {"RevokeBucketAccess"})
         self.assertIsNone(self.secret_of(access))
         self.delete(wanted)
         self.gone(wanted)
@@ -352,7 +356,7 @@ class DeleteTest(Running):
         access = self.access_of(wanted)
         self.delete(access)
         self.gone(access)
-        self.assertEqual(self.driver.count("RevokeBucketAccess", access["metadata"]["name"]), 1)
+        self.assertGreaterEqual(self.driver.count("RevokeBucketAccess", access["metadata"]["name"]), 1)
         self.wait_event(wanted, "AccessLost")
         self.wait(wanted, lambda one: not one["status"]["accessGranted"])
         time.sleep(1)

@@ -177,7 +177,7 @@ class OverlayTest : public testing::Test {
 TEST_F(OverlayTest, EverySizeInEveryWay) {
   ThreadPool pool(3);
   const bool codec = LoadClusterCodec().ok();
-  for (const uint64_t cluster : {512, 4096, 65536}) {
+  for (const uint64_t cluster : {uint64_t{512}, uint64_t{4096}, uint64_t{65536}}) {
     for (const uint64_t size : {uint64_t{512}, cluster, cluster + 512, 3 * cluster - 512,
                                 70 * cluster, 131 * cluster + 1024}) {
       for (const size_t count : {size_t{1}, size_t{9}, size_t{200}}) {
@@ -225,7 +225,7 @@ TEST_F(OverlayTest, HolesAreZerosAndTakeNoSpace) {
 }
 
 TEST_F(OverlayTest, NoChangesAreAnOverlayToo) {
-  for (const uint64_t size : {0, 512, 1 << 20}) {
+  for (const uint64_t size : {uint64_t{0}, uint64_t{512}, kMiB}) {
     const History history{
         .base = Bytes(size, 5), .target = Bytes(size, 5), .changes = {}, .holes = {}};
     MemoryOverlay output(true);
@@ -302,7 +302,7 @@ TEST_F(OverlayTest, RefusesWhatCanNotBe) {
   options = plain_;
   options.backing_format = "vmdk";
   EXPECT_TRUE(refused(history, options));
-  for (const uint64_t cluster : {0, 256, 5000, 4 << 20}) {
+  for (const uint64_t cluster : {uint64_t{0}, uint64_t{256}, uint64_t{5000}, 4 * kMiB}) {
     options = plain_;
     options.cluster_size = cluster;
     EXPECT_TRUE(refused(history, options)) << cluster;
