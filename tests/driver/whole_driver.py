@@ -61,7 +61,11 @@ class WholeDriver:
         self.deploy_driver()
         case.addClassCleanup(registrar.Registrar(
             NAME, f"{node.plugin}/csi.sock", f"{node.kubelet}/plugins_registry/{NAME}-reg.sock").stop)
-        eventually(lambda: self.ready("csi-cbt-volumes") and self.ready("csi-cbt"), "driver and host")
+        try:
+            eventually(lambda: self.ready("csi-cbt-volumes") and self.ready("csi-cbt"), "driver and host")
+        except AssertionError:
+            print(node.kubectl("describe", "pods", "-n", "csi-driver"))
+            raise
         eventually(lambda: NAME in node.kubectl("get", "csinode", "node1", "-o", "json"),
                    "the kubelet knows the driver")
 
@@ -79,21 +83,20 @@ class WholeDriver:
         for name in ("csi-driver", "service-account", "cluster-role", "cluster-role-bindings",
                      "publish-role", "classes"):
             apply(os.path.join(DEPLOY, name + ".yaml"))
-        service = self.node.shipped("../sidecar/service.yaml")
+        service = self.node.shipped("service.yaml")
         service["spec"]["clusterIP"] = SIDECAR
         self.node.create(service)
 
     def make_certificate(self):
         keys = real.envtest.Authority(self.node.keys, "metadata-ca")
-        keys.issue("metadata", "/CN=csi-snapshot-metadata", "serverAuth",
-                   f"DNS:csi-snapshot-metadata.csi-driver,IP:{SIDECAR}")
+        keys.issue("metadata", "/CN=csi-cbt", "serverAuth", f"DNS:csi-cbt.csi-driver,IP:{SIDECAR}")
 
         def encoded(name):
             with open(f"{self.node.keys}/{name}", "rb") as file:
                 return base64.b64encode(file.read()).decode()
         self.node.create({
             "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
-            "metadata": {"name": "csi-snapshot-metadata-certs", "namespace": "csi-driver"},
+            "metadata": {"name": "csi-cbt-certs", "namespace": "csi-driver"},
             "data": {"tls.crt": encoded("metadata.crt"), "tls.key": encoded("metadata.key"),
                      "ca.crt": encoded("metadata-ca.crt")}})
 
