@@ -56,7 +56,7 @@ TEST(Histories, AreRestoredByteForByte) {
   RecordProperty("seed", std::to_string(seed));
   std::mt19937_64 random(seed);
   constexpr size_t kPerRepository = 10;
-  const size_t histories = 200 * static_cast<size_t>(test::TestScale());
+  const size_t histories = 100 * static_cast<size_t>(test::TestScale());
   for (size_t done = 0; done < histories; done += kPerRepository) {
     const test::TempDir directory;
     MakeRepository(directory.path());
@@ -100,7 +100,7 @@ TEST(Histories, SurviveKills) {
   Bytes bytes(70 << 20);
   history.Add("0", bytes);
   ValueOf(BackUp(*OpenIn(BucketAt(directory.path())), history, "0"));
-  const size_t kills = 40 * static_cast<size_t>(test::TestScale());
+  const size_t kills = 20 * static_cast<size_t>(test::TestScale());
   std::vector<std::string> published{"0"};
   for (size_t i = 1; i <= kills; ++i) {
     // Incompressible in several packs, so that there is much to be killed in.

@@ -1,4 +1,4 @@
-"""What Velero's block data mover asks of Kubernetes, call by call, on a real node with the whole driver: ten
+"""What Velero's block data mover asks of Kubernetes, call by call, on a real node with the whole driver: five
 backups of a volume, each base deleted before the next one, each moving only what has changed.
 
 Usage: velero_calls_test.py CBT FOLDER_OF_MESSAGES NBDKIT_PLUGIN. The programs of the node are in the
@@ -26,7 +26,7 @@ from whole_driver import API  # noqa: E402
 
 SIZE = 64 * MIB
 PIECE = 65536
-ROUNDS = 10
+ROUNDS = 5 * max(1, int(os.environ.get("CBT_TEST_SCALE", "1") or "1"))
 BACKUP = "velero"  # the namespace of the backup application
 
 # Lines of "offset length" become writes to the repository's file at the same places.
