@@ -206,10 +206,9 @@ class Creation {
 
   // Stores a blob of zeros, whose sum is computed once for each of the two lengths.
   absl::Status StoreZeros(size_t blob, std::span<const uint8_t> zeros) {
-    const bool whole = zeros.size() == blob_bytes_;
-    Id& id = whole ? zero_id_ : last_zero_id_;
     {
       const std::lock_guard lock(mutex_);
+      Id& id = zeros.size() == blob_bytes_ ? zero_id_ : last_zero_id_;
       if (id == Id()) id = Id::Of(zeros);
       content_[blob] = id;
     }

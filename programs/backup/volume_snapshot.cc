@@ -93,6 +93,7 @@ absl::StatusOr<VolumeSnapshot> FindVolumeSnapshot(repository::Repository& reposi
     return absl::NotFoundError(
         absl::StrCat(repository.name(), ": has no snapshot of the volume ", volume));
   }
+  // cppcheck-suppress returnStdMoveLocal  // no local
   if (which.empty() || which == "latest") return std::move(all->back());
   VolumeSnapshot* found = nullptr;
   for (VolumeSnapshot& one : *all) {

@@ -229,12 +229,12 @@ bool S3Client::Wait(int attempt, const std::string& retry_after) {
 // One attempt. Another follows if its credentials were replaced while it was under way.
 Verdict S3Client::Attempt(const Call& call, const Judge& judge, HttpAnswer& answer) {
   const std::stop_token stop = call.last_word ? std::stop_token() : options_.stop;
-  std::string trouble;
   Credentials credentials;
   Verdict verdict;
   {
     ConnectionGate::Place place(gate_);
     if (!gate_.Enter(place, stop)) return Final(absl::CancelledError("cancelled"));
+    std::string trouble;  // the server says it too
     credentials = CurrentCredentials(trouble);
     HttpRequest request;
     Fill(call, *credentials, request);

@@ -149,6 +149,7 @@ absl::Status SharedLock::Check() {
   if (absl::IsNotFound(text.status())) {
     // The refresh may just have replaced it.
     const std::lock_guard lock(mutex_);
+    // cppcheck-suppress knownConditionTrueFalse  // another thread refreshes
     if (id_ != id) return absl::OkStatus();
   }
   if (absl::IsNotFound(text.status())) {

@@ -136,6 +136,7 @@ absl::StatusOr<IndexSummary> Repository::ReadIndexes(const std::vector<FileInfo>
         end = std::max(end, uint64_t{blob.offset} + blob.length);
       }
       const std::lock_guard lock(mutex_);
+      // cppcheck-suppress unsignedLessThanZero  // of a pack without blobs only
       if (packs != nullptr && (file == nullptr || file->size < end)) {
         missing.insert(pack.id);
         return absl::OkStatus();

@@ -155,6 +155,7 @@ class RgwStore final : public BucketStore {
       if (policy.empty()) continue;
       if (absl::Status put = PutPolicy(bucket_id, policy); !put.ok()) return put;
     }
+    // cppcheck-suppress returnStdMoveLocal  // no local
     return std::move(user->keys.front());
   }
 
