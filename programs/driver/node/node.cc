@@ -468,10 +468,10 @@ absl::StatusOr<uint64_t> Node::Expand(const std::string& id, const std::string& 
 }
 
 absl::Status Node::Flush(const Volume& volume) const {
-  if (volume.node.has_value()) {
-    const absl::Status server = attachment_.CheckServer(volume.id, *volume.node);
-    if (!server.ok()) return server;
-  }
+  // Without a record of it too, which could have been lost.
+  const absl::Status server =
+      attachment_.CheckServer(volume.id, volume.node.value_or(NodeRecord()));
+  if (!server.ok()) return server;
   const absl::StatusOr<std::vector<AttachedDevice>> devices = attachment_.DevicesOf(volume.id);
   if (!devices.ok()) return devices.status();
   if (devices->empty()) {
