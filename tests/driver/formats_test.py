@@ -1,5 +1,8 @@
 """A file system is made only on a volume that cannot have been written to."""
 
+import errno
+import fcntl
+import glob
 import os
 import shutil
 import signal
@@ -12,11 +15,36 @@ import node_test
 from driver_parts import MIB, Code, block, from_snapshot, from_volume, make_snapshot, mount
 
 DATABASE = b"no file system, but not empty either" * 1000
+LOOP_CTL_ADD, LOOP_CTL_REMOVE = 0x4C80, 0x4C81  # linux/loop.h
+
+
+def renew_loop_devices():
+    """Makes those anew that can't discard: once it was forbidden, Linux 6.18 never allows it again."""
+    with open("/dev/loop-control", "rb") as control:
+        for queue in glob.glob("/sys/block/loop*/queue"):
+            allowed, possible = (int(read_text(os.path.join(queue, name)))
+                                 for name in ("discard_max_bytes", "discard_max_hw_bytes"))
+            if allowed != 0 or possible == 0:
+                continue
+            number = int(queue.split("/")[3].removeprefix("loop"))
+            try:
+                fcntl.ioctl(control, LOOP_CTL_REMOVE, number)
+            except OSError as error:
+                if error.errno != errno.EBUSY:  # in use by somebody else
+                    raise
+            else:
+                fcntl.ioctl(control, LOOP_CTL_ADD, number)
+
+
+def read_text(path):
+    with open(path, encoding="ascii") as file:
+        return file.read()
 
 
 class FormatsTest(node_test.AttachedCase):
     def setUp(self):
         super().setUp()
+        renew_loop_devices()  # an interrupted test has left them
         self.programs = os.path.join(self.folder, "programs")
         os.mkdir(self.programs)
         self.driver.stop(signal.SIGKILL)
@@ -197,6 +225,7 @@ class FormatsTest(node_test.AttachedCase):
 
     def fail_mkfs_for_good(self, volume):
         """What it has written can't be discarded."""
+        self.addCleanup(renew_loop_devices)
         self.play("mkfs.ext4", "for device; do :; done\n"
                                'dd if=/dev/urandom of="$device" bs=4096 count=100 conv=fsync\n'
                                'echo 0 > /sys/block/${device#/dev/}/queue/discard_max_bytes\n'
