@@ -2,108 +2,26 @@
 // with callbacks that answer anything. Whatever the order: no call crashes, a failure has an error
 // of the same code, and an answer that is complete covers the volume. Freed handles may be used
 // because the library is built with CBT_C_CHECKED.
-#include <stdlib.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "cbt/c/cbt.h"
+#include "fuzz/c/chains.h"
+#include "fuzz/c/world.h"
 #include "fuzz/support/check.h"
-#include "fuzz/support/input.h"
 
 namespace {
 
-using cbt::fuzz::Input;
+using cbt::fuzz::Checked;
+using cbt::fuzz::OfChains;
+using cbt::fuzz::Source;
+using cbt::fuzz::World;
 
 constexpr size_t kMaxCalls = 400;
-
-// Handles of one type. Dead ones stay, to be used again.
-template <typename T>
-struct Pool {
-  std::array<T*, 6> handles = {};
-
-  T*& At(uint64_t choice) { return handles[choice % handles.size()]; }
-};
-
-struct World;
-
-// What a callback does is drawn from the input too.
-struct Source {
-  World* world;
-  uint64_t capacity;
-};
-
-struct World {
-  explicit World(const uint8_t* data, size_t size) : input(data, size) {}
-  ~World() {
-    if (!folder.empty()) std::filesystem::remove_all(folder);
-  }
-  World(const World&) = delete;
-  World& operator=(const World&) = delete;
-
-  Input input;
-  Pool<cbt_bytes> bytes;
-  Pool<cbt_cursor> cursors;
-  Pool<cbt_map> maps;
-  Pool<cbt_map_builder> builders;
-  Pool<cbt_checker> checkers;
-  Pool<cbt_service> services;
-  Pool<cbt_stream> streams;
-  Pool<cbt_tracker> trackers;
-  Pool<cbt_chain> chains;
-  Pool<cbt_client> clients;
-  std::vector<std::unique_ptr<Source>> sources;
-  int owned = 0;
-  int released = 0;
-  std::filesystem::path folder;  // of the chains; empty until the first
-
-  uint64_t Byte() { return input.Take(1); }
-  // Mostly small, sometimes anything.
-  uint64_t Number() {
-    const uint64_t kind = Byte();
-    if (kind < 200) return kind;
-    return input.Take(kind < 240 ? 2 : 8);
-  }
-  cbt_geometry Geometry() { return {Number(), Number()}; }
-  // Two chains, so that handles often have the same one.
-  std::string Directory() {
-    if (folder.empty()) {
-      char pattern[] = "/tmp/cbt-fuzz-calls-XXXXXX";
-      CBT_FUZZ_CHECK(mkdtemp(pattern) != nullptr);
-      folder = pattern;
-    }
-    return folder / (Byte() % 2 == 0 ? "first" : "second");
-  }
-  const char* Snapshot() {
-    static constexpr const char* kIds[] = {"a", "b", "c", "d", "e", "f", "", nullptr};
-    return kIds[Byte() % std::size(kIds)];
-  }
-};
-
-// Checks what every failing call promises.
-cbt_code Checked(cbt_code code, cbt_error* error) {
-  CBT_FUZZ_CHECK((code == CBT_OK) == (error == nullptr));
-  if (error != nullptr) {
-    CBT_FUZZ_CHECK(cbt_error_code(error) == code);
-    CBT_FUZZ_CHECK(std::strlen(cbt_error_message_borrowed(error)) < 100'000);
-    cbt_error_free(error);
-  }
-  return code;
-}
-
-#define CALL(call)                \
-  [&] {                           \
-    cbt_error* error = nullptr;   \
-    const cbt_code code = (call); \
-    return Checked(code, error);  \
-  }()
 
 cbt_code Seek(void* user, uint64_t, cbt_error** error) {
   auto& source = *static_cast<Source*>(user);
@@ -497,89 +415,6 @@ void OfTrackers(World& world) {
   if (made != nullptr) {
     cbt_map_free(map);
     map = made;
-  }
-}
-
-// The id of the newest snapshot; NULL without a chain.
-const char* Newest(const cbt_chain* chain) {
-  const char* id = nullptr;
-  CALL(cbt_chain_snapshot_borrowed(chain, cbt_chain_count(chain) - 1, &id, nullptr, &error));
-  return id;
-}
-
-void ChangeChain(World& world, cbt_chain* chain) {
-  const uint64_t before = cbt_chain_count(chain);
-  const char* const id = world.Snapshot();
-  if (world.Byte() % 4 == 0) {
-    const cbt_code code = CALL(cbt_chain_remove(chain, id, &error));
-    CBT_FUZZ_CHECK(code != CBT_OK || cbt_chain_count(chain) == before - 1);
-    return;
-  }
-  cbt_map* const map = world.maps.At(world.Byte());
-  if (world.Byte() % 8 != 0) {
-    CALL(cbt_map_set_identity(map, "volume", Newest(chain), id, &error));
-  }
-  const auto time = static_cast<int64_t>(world.Byte());
-  const cbt_code code = time % 2 == 0 ? CALL(cbt_chain_append(chain, map, &error))
-                                      : CALL(cbt_chain_append_at(chain, map, time, &error));
-  if (code != CBT_OK) return;
-  CBT_FUZZ_CHECK(cbt_chain_count(chain) == before + 1);
-  CBT_FUZZ_CHECK(std::strcmp(Newest(chain), cbt_map_name_borrowed(map, CBT_NAME_TARGET)) == 0);
-  int32_t known = 0;
-  int64_t found = 0;
-  CBT_FUZZ_CHECK(CALL(cbt_chain_snapshot_time(chain, before, &known, &found, &error)) == CBT_OK);
-  CBT_FUZZ_CHECK(known == time % 2 && found == (known != 0 ? time : 0));
-}
-
-void OfChains(World& world) {
-  cbt_chain*& chain = world.chains.At(world.Byte());
-  cbt_chain_options options = CBT_INIT(cbt_chain_options);
-  options.no_sync = 1;
-  switch (world.Byte() % 6) {
-    case 0: {
-      const std::string directory = world.Directory();
-      const char* const first = world.Snapshot();
-      const cbt_geometry geometry = {world.Number() % 65536, world.Number() % 300};
-      cbt_chain_free(chain);
-      CALL(cbt_chain_create(directory.c_str(), "volume", first, &geometry, &options, &chain,
-                            &error));
-      break;
-    }
-    case 1: {
-      const std::string directory = world.Directory();
-      cbt_chain_free(chain);
-      CALL(cbt_chain_open(directory.c_str(), static_cast<int32_t>(world.Byte() % 3), &options,
-                          &chain, &error));
-      break;
-    }
-    case 2:
-      ChangeChain(world, chain);
-      break;
-    case 3: {
-      cbt_cursor*& to = world.cursors.At(world.Byte());
-      const char* const base = world.Snapshot();
-      const char* const target = world.Snapshot();
-      cbt_cursor* made = nullptr;
-      if (CALL(cbt_chain_delta(chain, base, target, &made, &error)) != CBT_OK) break;
-      if (std::strcmp(base, target) == 0) {
-        cbt_batch batch;
-        CBT_FUZZ_CHECK(CALL(cbt_cursor_next(made, &batch, &error)) == CBT_OK);
-        CBT_FUZZ_CHECK(batch.count == 0 && batch.complete != 0);
-      }
-      cbt_cursor_free(to);
-      to = made;
-      break;
-    }
-    case 4: {
-      const char* id = nullptr;
-      uint64_t capacity = 0;
-      CALL(cbt_chain_snapshot_borrowed(chain, world.Number(), &id, &capacity, &error));
-      // Nothing damages the files, but another handle may have changed them.
-      CBT_FUZZ_CHECK(CALL(cbt_chain_verify(chain, &error)) != CBT_INTERNAL);
-      break;
-    }
-    default:
-      cbt_chain_free(chain);
   }
 }
 
