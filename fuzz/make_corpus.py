@@ -165,6 +165,10 @@ def add_calls(corpora):
     tracker = bytes([7, 0, 0, 0, 63, 3])
     write = bytes([7, 0, 0, 1]) + number(9) + number(12)
     corpora.add("calls", "tracker", tracker + write + bytes([7, 0, 0, 2]) + write + bytes([7, 0, 0, 3, 7, 0, 0, 4, 7, 0, 1, 5]))
+    # a, b and c; then a delta of both, one of a single snapshot, b removed, and the chain opened again.
+    chain = bytes([9, 0, 0, 0, 0]) + number(4096) + number(16) + b"".join(bytes([9, 0, 2, to, 1, 0, 1, 3]) for to in (1, 2))
+    asked = bytes([9, 0, 3, 0, 0, 2]) + read(0, 1, 0) + bytes([9, 0, 3, 1, 1, 1, 9, 0, 4, 0])
+    corpora.add("calls", "chain", build + chain + asked + bytes([9, 0, 2, 1, 0, 9, 0, 5, 9, 1, 1, 0, 0, 9, 1, 3, 0, 0, 2]) + read(0, 1, 0))
     corpora.add("calls", "client", bytes([8, 0, 0, 1, 1, 1, 0, 0, 1, 1, 0, 10, 0, 0, 0, 1, 8, 0, 1, 8, 0, 2, 8, 0, 3, 8, 0, 1, 8, 0, 4]))
     corpora.add("calls", "server", service + bytes([8, 0, 5, 1, 0, 0, 1, 0, 0, 0]))
 

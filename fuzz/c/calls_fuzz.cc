@@ -5,82 +5,23 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <iterator>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "cbt/c/cbt.h"
+#include "fuzz/c/chains.h"
+#include "fuzz/c/world.h"
 #include "fuzz/support/check.h"
-#include "fuzz/support/input.h"
 
 namespace {
 
-using cbt::fuzz::Input;
+using cbt::fuzz::Checked;
+using cbt::fuzz::OfChains;
+using cbt::fuzz::Source;
+using cbt::fuzz::World;
 
 constexpr size_t kMaxCalls = 400;
-
-// Handles of one type. Dead ones stay, to be used again.
-template <typename T>
-struct Pool {
-  std::array<T*, 6> handles = {};
-
-  T*& At(uint64_t choice) { return handles[choice % handles.size()]; }
-};
-
-struct World;
-
-// What a callback does is drawn from the input too.
-struct Source {
-  World* world;
-  uint64_t capacity;
-};
-
-struct World {
-  explicit World(const uint8_t* data, size_t size) : input(data, size) {}
-
-  Input input;
-  Pool<cbt_bytes> bytes;
-  Pool<cbt_cursor> cursors;
-  Pool<cbt_map> maps;
-  Pool<cbt_map_builder> builders;
-  Pool<cbt_checker> checkers;
-  Pool<cbt_service> services;
-  Pool<cbt_stream> streams;
-  Pool<cbt_tracker> trackers;
-  Pool<cbt_client> clients;
-  std::vector<std::unique_ptr<Source>> sources;
-  int owned = 0;
-  int released = 0;
-
-  uint64_t Byte() { return input.Take(1); }
-  // Mostly small, sometimes anything.
-  uint64_t Number() {
-    const uint64_t kind = Byte();
-    if (kind < 200) return kind;
-    return input.Take(kind < 240 ? 2 : 8);
-  }
-  cbt_geometry Geometry() { return {Number(), Number()}; }
-};
-
-// Checks what every failing call promises.
-cbt_code Checked(cbt_code code, cbt_error* error) {
-  CBT_FUZZ_CHECK((code == CBT_OK) == (error == nullptr));
-  if (error != nullptr) {
-    CBT_FUZZ_CHECK(cbt_error_code(error) == code);
-    CBT_FUZZ_CHECK(std::strlen(cbt_error_message_borrowed(error)) < 100'000);
-    cbt_error_free(error);
-  }
-  return code;
-}
-
-#define CALL(call)                \
-  [&] {                           \
-    cbt_error* error = nullptr;   \
-    const cbt_code code = (call); \
-    return Checked(code, error);  \
-  }()
 
 cbt_code Seek(void* user, uint64_t, cbt_error** error) {
   auto& source = *static_cast<Source*>(user);
@@ -553,7 +494,7 @@ void OfRemotes(World& world) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   World world(data, size);
   for (size_t calls = 0; calls < kMaxCalls && !world.input.empty(); ++calls) {
-    switch (world.Byte() % 9) {
+    switch (world.Byte() % 10) {
       case 0:
         MakeBytes(world);
         break;
@@ -578,8 +519,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       case 7:
         OfTrackers(world);
         break;
-      default:
+      case 8:
         OfRemotes(world);
+        break;
+      default:
+        OfChains(world);
     }
   }
   for (cbt_client* each : world.clients.handles) cbt_client_free(each);
@@ -587,6 +531,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (cbt_service* each : world.services.handles) cbt_service_free(each);
   for (cbt_checker* each : world.checkers.handles) cbt_checker_free(each);
   for (cbt_tracker* each : world.trackers.handles) cbt_tracker_free(each);
+  for (cbt_chain* each : world.chains.handles) cbt_chain_free(each);
   for (cbt_cursor* each : world.cursors.handles) cbt_cursor_free(each);
   for (cbt_map_builder* each : world.builders.handles) cbt_map_builder_free(each);
   for (cbt_map* each : world.maps.handles) cbt_map_free(each);

@@ -4,7 +4,6 @@ import argparse
 import asyncio
 import pathlib
 import random
-import re
 import tempfile
 import threading
 import unittest
@@ -68,10 +67,20 @@ class Aio(unittest.IsolatedAsyncioTestCase):
             A.cbt, "conform", self.address, "--snapshot", "tuesday", "--base", "monday", "--timeout", "20",
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
         said, _ = await process.communicate()
-        # grpc.aio answers no request that ends before its message, whatever it serves.
-        failed = set(re.findall(r"FAIL +\S+ +(\S+):", said.decode()))
-        self.assertLessEqual(failed, {"wire-request-none", "wire-request-cut"}, said.decode())
+        self.assertEqual(process.returncode, 0, said.decode())
         self.assertRegex(said.decode(), r"\d\d passed")
+
+    async def test_a_call_without_a_request(self):
+        """Of Identity too, which `conform` doesn't try."""
+        async def none():
+            return
+            yield
+
+        for method, kind in (("csi.v1.SnapshotMetadata/GetMetadataAllocated", self.channel.stream_stream),
+                             ("csi.v1.Identity/GetPluginInfo", self.channel.stream_unary)):
+            call = kind(f"/{method}")(none(), timeout=20)
+            self.assertEqual(await call.code(), grpc.StatusCode.INVALID_ARGUMENT, method)
+            self.assertIn("before its request", await call.details())
 
     async def test_lists_beside_one_another(self):
         expected = list(self.plugin.delta("monday", "tuesday", None).read_all())

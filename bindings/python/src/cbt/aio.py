@@ -26,14 +26,25 @@ def add_service(server: grpc.aio.Server, service: Service, executor: concurrent.
 
     Messages are made, and the provider is called, in threads of `executor` (None: of the loop's own),
     one at a time for each call: the loop never waits for storage.
+
+    Interceptors see handlers of calls that stream their requests. grpc.aio leaves a call of the other
+    kind without an answer where it ends before its message.
     """
     handlers = {}
     for method in service.methods:
         if method.startswith("/csi.v1.SnapshotMetadata/"):
-            handlers[method] = grpc.unary_stream_rpc_method_handler(_streaming(service, method, executor))
+            handlers[method] = grpc.stream_stream_rpc_method_handler(_streaming(service, method, executor))
         else:
-            handlers[method] = grpc.unary_unary_rpc_method_handler(_unary(service, method, executor))
+            handlers[method] = grpc.stream_unary_rpc_method_handler(_unary(service, method, executor))
     server.add_generic_rpc_handlers((_Handlers(handlers),))
+
+
+async def _only(requests: AsyncIterator[bytes], context: Any) -> bytes:
+    """The message of a call."""
+    async for request in requests:
+        return request
+    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the call ended before its request")
+    raise AssertionError("abort() returned")
 
 
 # A change of threads costs more than a small message: one brings messages for so long, or so many bytes.
@@ -54,8 +65,9 @@ def _some(stream: Stream) -> tuple[list[bytes], Error | StopIteration | None]:
 
 
 def _streaming(service: Service, method: str,
-               executor: concurrent.futures.Executor | None) -> Callable[[bytes, Any], AsyncIterator[bytes]]:
-    async def serve(request: bytes, context: Any) -> AsyncIterator[bytes]:
+               executor: concurrent.futures.Executor | None) -> Callable[[AsyncIterator[bytes], Any], AsyncIterator[bytes]]:
+    async def serve(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
+        request = await _only(requests, context)
         left = context.time_remaining()
         stream: Stream | None = None
         try:
@@ -82,11 +94,11 @@ def _streaming(service: Service, method: str,
 
 
 def _unary(service: Service, method: str,
-           executor: concurrent.futures.Executor | None) -> Callable[[bytes, Any], Awaitable[bytes]]:
+           executor: concurrent.futures.Executor | None) -> Callable[[AsyncIterator[bytes], Any], Awaitable[bytes]]:
     stream = _streaming(service, method, executor)
 
-    async def serve(request: bytes, context: Any) -> bytes:
-        message, = [message async for message in stream(request, context)]
+    async def serve(requests: AsyncIterator[bytes], context: Any) -> bytes:
+        message, = [message async for message in stream(requests, context)]
         return message
 
     return serve
