@@ -264,6 +264,14 @@ demo-backup:  ## a volume into a bucket of radosgw, where Ceph is installed, and
 	@cmake --build --preset release --parallel $(JOBS) --target cbt_tool
 	@tests/demo/backup/demo.sh build/release/bin
 
+# On a node of `make envtest`, as root, with Ceph's packages; says what is missing otherwise.
+demo-cluster: all  ## a cluster: COSI gives a bucket, a claim is backed up into it and restored
+	@$(PACKAGES) demo-cluster demo-driver envtest-node
+	@$(use_envtest) /usr/bin/python3 -B tests/demo/cluster/demo.py build/release/bin
+
+nodes: test-build  ## tests of minutes on a Kubernetes node (root, `make envtest`): COSI under kubelet, the demo
+	@$(use_envtest) CBT_TEST_SCALE=2 ctest --preset release --tests-regex '^(cosi/real_node_test|demo_cluster)$$'
+
 lint: need-lint all  ## clang-format (check only) and cppcheck
 	@cmake/lint.sh build/release $(JOBS) format cppcheck
 

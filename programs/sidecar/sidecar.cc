@@ -107,8 +107,10 @@ class Sidecar::Impl final : private Logging, public cluster::Component {
     return cluster::ProbeAnswer(ready() ? "" : "not ready");
   }
 
-  // The pages of the Go sidecar.
+  // The pages of the Go sidecar, and /livez for the kubelet: a plugin that is away makes the sidecar
+  // not ready, and restarting it would not help.
   std::optional<ops::HttpAnswer> Page(std::string_view path) const override {
+    if (path == "/livez") return Component::Page(path);
     if (path == "/health") return Readiness();
     if (path == options_.metrics_path) return ops::HttpAnswer{.text = operations_.Text()};
     return std::nullopt;

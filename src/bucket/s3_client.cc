@@ -154,8 +154,10 @@ Verdict S3Client::FromError(const Call& call, const HttpAnswer& answer) const {
           absl::StrCat(why, "; check the endpoint, the region and the addressing style")));
     case 401:
     case 403:
+      // No body says which it is in an answer to HEAD.
       return Final(absl::PermissionDeniedError(absl::StrCat(
-          why, "; the credentials need a policy that allows this (", call.method, ")")));
+          why, error.code.empty() ? "; the keys were revoked, or need" : "; the credentials need",
+          " a policy that allows this (", call.method, ")")));
     case 404:
       if (is("NoSuchUpload")) {
         return Final(absl::AbortedError(absl::StrCat(why, "; it was given up or is done")));

@@ -4,6 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
+
+#include "bucket/s3.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
 
 namespace cbt::kube::cosi {
 namespace credentials_test {
@@ -32,14 +37,37 @@ TEST(CosiCredentials, BothFormsAtOnce) {
   EXPECT_EQ(At(data, "COSI_S3_ACCESS_SECRET_KEY"), "s");
   EXPECT_EQ(At(data, "credentials"), "(none)");
   const Object info = *Object::Parse(At(data, "BucketInfo"));
-  EXPECT_EQ(info.String({"bucketID"}).value(), "id-1");
-  EXPECT_EQ(info.String({"secretS3", "accessSecretKey"}).value(), "s");
+  EXPECT_EQ(info.String({"spec", "bucketName"}).value(), "id-1");
+  EXPECT_EQ(info.String({"spec", "authenticationType"}).value(), "Key");
+  EXPECT_EQ(info.String({"spec", "secretS3", "accessSecretKey"}).value(), "s");
+}
+
+// `cbtctl backup` reads the mount.
+TEST(CosiCredentials, OurOwnReaderTakesBothForms) {
+  const Secrets data = Make(R"({"s3":{"region":"eu"}})", kAll);
+  const test::TempDir all;
+  const test::TempDir fields;
+  for (const char* key : {"BucketInfo", "COSI_S3_BUCKET_ID", "COSI_S3_ENDPOINT", "COSI_S3_REGION",
+                          "COSI_S3_ACCESS_KEY_ID", "COSI_S3_ACCESS_SECRET_KEY"}) {
+    all.Write(key, At(data, key));
+    if (std::string_view(key) != "BucketInfo") fields.Write(key, At(data, key));
+  }
+  for (const std::string& path : {all.path(), all / "BucketInfo", fields.path()}) {
+    ASSERT_OK_AND_ASSIGN(const bucket::S3Place place, bucket::S3PlaceFromCosi(path));
+    EXPECT_EQ(place.bucket, "id-1");
+    EXPECT_EQ(place.endpoint, "http://s3:9");
+    EXPECT_EQ(place.region, "us");
+    EXPECT_EQ(place.credentials.access_key, "k");
+    EXPECT_EQ(place.credentials.secret_key.Reveal(), "s");
+  }
 }
 
 TEST(CosiCredentials, CosiC15NoKeysWhereThereAreNone) {
   const Secrets data = Make(R"({"s3":{"region":"eu"}})", R"({"endpoint":"http://s3:9"})");
   EXPECT_EQ(At(data, "COSI_S3_ENDPOINT"), "http://s3:9");
   EXPECT_EQ(At(data, "COSI_S3_REGION"), "eu");
+  const Object info = *Object::Parse(At(data, "BucketInfo"));
+  EXPECT_EQ(info.String({"spec", "authenticationType"}).value(), "IAM");
   EXPECT_EQ(At(data, "COSI_S3_ACCESS_KEY_ID"), "(none)");
   EXPECT_EQ(At(Make(R"({"s3":{}})", ""), "credentials"), "(none)");
 }

@@ -138,8 +138,8 @@ class AccessTest(Running):
         self.assertEqual(secret["COSI_S3_ACCESS_KEY_ID"], "key-account-" + name)
         self.assertTrue(secret["COSI_S3_ACCESS_SECRET_KEY"].startswith("very-secret-"))
         info = json.loads(secret["BucketInfo"])
-        self.assertEqual(info["bucketID"], bucket["status"]["bucketID"])
-        self.assertEqual(info["secretS3"]["accessSecretKey"], secret["COSI_S3_ACCESS_SECRET_KEY"])
+        self.assertEqual(info["spec"]["bucketName"], bucket["status"]["bucketID"])
+        self.assertEqual(info["spec"]["secretS3"]["accessSecretKey"], secret["COSI_S3_ACCESS_SECRET_KEY"])
         # Credentials are in no log.
         self.assertNotIn("very-secret", self.sidecar.log() + self.controller.log())
 

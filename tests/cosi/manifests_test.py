@@ -33,7 +33,7 @@ class ManifestsTest(Base):
     def test_they_are_taken_as_they_are(self):
         # The test's world has made it without kubectl, which warns once.
         self.plane.kubectl("apply", "-f", os.path.join(DEPLOY, "sidecar", "namespace.yaml"))
-        for folder in ("crd", "controller", "sidecar", "node"):
+        for folder in ("crd", "controller", "driver", "node"):
             path = os.path.join(DEPLOY, folder)
             for flags in (["--dry-run=server"], []):
                 result = self.plane.kubectl("apply", "--validate=strict", *flags, "-k", path)
@@ -47,7 +47,7 @@ class ManifestsTest(Base):
                 for rule in one["rules"]]
 
     def test_cosi_c37_s17_secrets_of_its_own_namespace_only(self):
-        for folder in ("controller", "sidecar", "node"):
+        for folder in ("controller", "driver", "node"):
             for name, rule in self.rules(folder, "ClusterRole"):
                 self.assertNotIn("secrets", rule["resources"], name)
                 self.assertNotIn("*", rule["resources"] + rule["verbs"], name)
@@ -58,7 +58,7 @@ class ManifestsTest(Base):
                                   for resource in rule["resources"]})
 
     def test_cosi_c26_nobody_may_delete_what_users_made(self):
-        for folder in ("controller", "sidecar", "node"):
+        for folder in ("controller", "driver", "node"):
             for name, rule in self.rules(folder, "ClusterRole"):
                 if name == "cbt-cosi-user":
                     self.assertFalse([one for one in rule["resources"] if "status" in one])
@@ -72,7 +72,7 @@ class ManifestsTest(Base):
         spec = driver["spec"]
         self.assertEqual((spec["volumeLifecycleModes"], spec["podInfoOnMount"], spec["attachRequired"]),
                          (["Ephemeral"], True, False))
-        for folder in ("controller", "sidecar", "node"):
+        for folder in ("controller", "driver", "node"):
             for one in self.rendered(folder):
                 self.assertNotIn("feature-gates", json.dumps(one))
 

@@ -9,6 +9,7 @@ import http.server
 import json
 import re
 import secrets
+import sys
 import threading
 import time
 import urllib.parse
@@ -32,7 +33,7 @@ class Bucket:
 
 
 class Gateway:
-    def __init__(self):
+    def __init__(self, address="127.0.0.1"):
         self.lock = threading.RLock()
         self.buckets = {}
         self.users = {"admin": self.user("admin", "admin", caps=[{"type": "users", "perm": "*"}])}
@@ -59,8 +60,8 @@ class Gateway:
             daemon_threads = True
             request_queue_size = 256
 
-        self.server = Server(("127.0.0.1", 0), Handler)
-        self.endpoint = f"http://127.0.0.1:{self.server.server_address[1]}"
+        self.server = Server((address, 0), Handler)
+        self.endpoint = f"http://{address}:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def close(self):
@@ -275,3 +276,15 @@ class Gateway:
         if bucket.tags is None:
             raise Failure(404, "NoSuchTagSetError")
         return 200, bucket.tags
+
+
+def main():
+    """Serves at the address of the command line until its input ends, as tests/bucket/radosgw.sh does."""
+    gateway = Gateway(sys.argv[1])
+    print(gateway.endpoint, "none", *ADMIN, flush=True)
+    sys.stdin.read()
+    gateway.close()
+
+
+if __name__ == "__main__":
+    main()

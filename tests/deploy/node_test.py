@@ -9,9 +9,7 @@ Usage: node_test.py CBT
 """
 
 import base64
-import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -27,21 +25,17 @@ for room in ("envtest", "support"):
 
 # pylint: disable=wrong-import-position
 import built  # noqa: E402
+import deployed  # noqa: E402
 import node as envtest  # noqa: E402
 import runner  # noqa: E402
-from node import Authority, run  # noqa: E402
+from node import Authority  # noqa: E402
 
-BUILD_IMAGE = os.path.join(built.PROJECT, "deploy", "image", "build.py")
-SIDECARS = ("csi-provisioner", "csi-resizer", "csi-snapshotter")
 DRIVER = "local.storage.example.org"
 
 
 def lacks():
-    if envtest.lacks():
-        return envtest.lacks()
-    for program in SIDECARS:
-        if not os.path.exists(os.path.join(os.environ["KUBEBUILDER_ASSETS"], program)):
-            return f"KUBEBUILDER_ASSETS has no {program}"
+    if envtest.lacks() or deployed.lacks_sidecars():
+        return envtest.lacks() or deployed.lacks_sidecars()
     for device in ("/dev/fuse", "/dev/loop-control"):
         if not os.path.exists(device):
             return "no " + device
@@ -51,57 +45,25 @@ def lacks():
     return ""
 
 
-def libraries_of(program):
-    """{path: path} of the shared libraries; none of a program that is linked statically."""
-    listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
-    return {path: path for path in re.findall(r"(?:=> |^\t)(/\S+)", listed, re.MULTILINE)}
-
-
 @unittest.skipIf(lacks(), lacks())
 class NodeTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp(prefix="cbt-deploy-")
         cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
-        cls.node = envtest.Node(cls.folder)
+        cls.node = deployed.Node(cls.folder)
         cls.addClassCleanup(cls.node.stop)
         cls.node.start()
         cls.node.kubectl("label", "node", "node1", "cbt.csi.example.com/volumes=true")
-        crds = os.environ.get("CBT_SNAPSHOT_CRDS", os.path.join(cls.node.assets, "crds"))
-        for path in (crds, os.path.join(HERE, "crds")):
-            cls.node.kubectl("apply", "--server-side", "-f", path)
-        for part in ("aggregated", "sessions"):
-            cls.node.kubectl("apply", "-k", os.path.join(built.DEPLOY, part, "crd"))
-        cls.node.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
-        cls.import_images()
+        cls.node.define(os.environ.get("CBT_SNAPSHOT_CRDS", os.path.join(cls.node.assets, "crds")),
+                        os.path.join(HERE, "crds"),
+                        *(os.path.join(built.DEPLOY, part, "crd") for part in ("aggregated", "sessions")))
+        cls.node.import_ours(PROGRAMS, ("cbt-cluster", "cbtctl", "cbt-driver"),
+                             (deployed.REGISTRY, "images.example.org/cbt"))
+        cls.node.import_sidecars()
+        cls.node.import_registrar()
         os.makedirs(f"{cls.folder}/certificates")
         cls.authority = Authority(f"{cls.folder}/certificates", "authority")
-
-    @classmethod
-    def import_images(cls):
-        """Under the names that the manifests have."""
-        node = cls.node
-        for program in ("cbt-cluster", "cbtctl", "cbt-driver"):
-            path = f"{cls.folder}/{program}.tar"
-            said = run(sys.executable, "-B", BUILD_IMAGE, "--program", os.path.join(PROGRAMS, program),
-                       "--output", path)
-            assert "sha256:" in said, said
-            title = {"cbt-cluster": "csi-snapshot-metadata", "cbt-driver": "csi-driver"}.get(
-                program, program)
-            for registry in ("registry.example.com/libcbt", "images.example.org/cbt"):
-                node.ctr("images", "import", "--base-name", f"{registry}/{title}", path)
-        for name in SIDECARS:
-            (tag,) = {container["image"] for one in built.build(os.path.join(built.DEPLOY, "driver"))
-                      if one["kind"] == "StatefulSet"
-                      for container in one["spec"]["template"]["spec"]["containers"]
-                      if container["name"] == name}
-            program = os.path.join(node.assets, name)
-            node.import_image(tag, ["/" + name], {"/" + name: program, **libraries_of(program)})
-        busybox = shutil.which("busybox")
-        node.import_image("registry.k8s.io/sig-storage/csi-node-driver-registrar:v2.13.0",
-                          ["/bin/sh", "-c", "sleep 1000000", "registrar"],
-                          {"/bin/busybox": busybox, "/bin/sh": envtest.image.Link("busybox"),
-                           "/bin/sleep": envtest.image.Link("busybox")})
 
     def secret(self, namespace, name, hosts=(), client="", kind="kubernetes.io/tls"):
         """By openssl, as docs/guides/certificates.md has it."""
@@ -120,45 +82,21 @@ class NodeTest(unittest.TestCase):
         self.node.kubectl("apply", "-f", f"{self.folder}/secret.json")
         return data["ca.crt"]
 
-    def apply(self, objects):
-        """In this node's folders."""
-        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-        text = text.replace("/var/lib/kubelet", self.node.kubelet)
-        text = text.replace('"path": "/var/lib/cbt', f'"path": "{self.folder}/state')
-        self.node.write("objects.json", text)
-        self.node.kubectl("apply", "-f", f"{self.folder}/objects.json")
-
-    def wait_for(self, kind, namespace, name, seconds=180):
-        # kubectl knows no rollout of a DaemonSet that is updated by hand.
-        field = "numberReady=1" if kind == "daemonset" else "readyReplicas=" + str(
-            self.get(kind, "-n", namespace, name)["spec"]["replicas"])
-        try:
-            self.node.kubectl("wait", "-n", namespace, f"{kind}/{name}", f"--timeout={seconds}s",
-                              "--for=jsonpath={.status." + field.replace("=", "}="))
-        except AssertionError:
-            pods = self.node.kubectl("describe", "pods", "-n", namespace, check=False)[-6000:]
-            logs = self.node.kubectl("logs", "-n", namespace, f"{kind}/{name}", "--all-containers",
-                                     "--tail=20", "--prefix", check=False)[-6000:]
-            self.fail(f"{kind}/{name} does not get ready: {pods}\n{logs}")
-
-    def get(self, *what):
-        return json.loads(self.node.kubectl("get", *what, "-o", "json"))
-
     def published(self, resource, name):
         """The spec of an object that a sidecar makes; it tries again until the definition is there."""
         self.node.wait_for(f"{resource} {name}", lambda: self.node.kubectl(
             "get", resource, name, "-o", "name", check=False))
-        return self.get(resource, name)["spec"]
+        return self.node.get(resource, name)["spec"]
 
     def test_the_driver_elsewhere_and_under_another_name(self):
         objects = built.build(os.path.join(built.OVERLAYS, "driver"))
-        self.apply([one for one in objects if one["kind"] == "Namespace"])
+        self.node.apply([one for one in objects if one["kind"] == "Namespace"])
         authority = self.secret("storage", "csi-cbt-certs",
                                 ["csi-cbt.storage", "http-sidecar.storage.svc"])
         self.secret("storage", "http-sidecar-clients", client="cbt-aggregated-api", kind="Opaque")
-        self.apply(objects)
-        self.wait_for("daemonset", "storage", "csi-cbt-volumes")
-        self.wait_for("statefulset", "storage", "csi-cbt")
+        self.node.apply(objects)
+        self.node.wait_for_workload("daemonset", "storage", "csi-cbt-volumes")
+        self.node.wait_for_workload("statefulset", "storage", "csi-cbt")
         published = self.published("snapshotmetadataservices.cbt.storage.k8s.io", DRIVER)
         self.assertEqual((published["address"], published["caCert"]),
                          ("csi-cbt.storage:6443", authority))
@@ -173,7 +111,7 @@ class NodeTest(unittest.TestCase):
 
     def sidecars_are_not_root(self):
         tasks = self.node.ctr("tasks", "ls")
-        pod = self.get("pod", "-n", "storage", "csi-cbt-0")
+        pod = self.node.get("pod", "-n", "storage", "csi-cbt-0")
         users = {}
         for status in pod["status"]["containerStatuses"]:
             number = next(line.split()[1] for line in tasks.splitlines()
@@ -186,7 +124,7 @@ class NodeTest(unittest.TestCase):
         self.assertEqual(set(users.values()), {65532}, users)
 
     def metrics_are_served(self):
-        address = self.get("pod", "-n", "storage", "csi-cbt-0")["status"]["podIP"]
+        address = self.node.get("pod", "-n", "storage", "csi-cbt-0")["status"]["podIP"]
         for port, name in ((8080, "cbt_sidecar_ready 1"), (8081, "cbt_http_sidecar_ready 1"),
                            (9808, "cbt_volumes_not_served 0")):
             said = self.node.inside("busybox", "wget", "-qO-", f"http://{address}:{port}/metrics")
@@ -222,17 +160,17 @@ class NodeTest(unittest.TestCase):
 
     def test_the_example_for_a_try(self):
         objects = built.build(os.path.join(built.DEPLOY, "example"))
-        self.apply([one for one in objects if one["kind"] == "Namespace"])
+        self.node.apply([one for one in objects if one["kind"] == "Namespace"])
         self.secret("csi-driver", "csi-snapshot-metadata-certs", ["csi-snapshot-metadata.csi-driver"])
-        self.apply(objects)
-        self.wait_for("statefulset", "csi-driver", "csi-snapshot-metadata")
+        self.node.apply(objects)
+        self.node.wait_for_workload("statefulset", "csi-driver", "csi-snapshot-metadata")
         self.assertEqual(self.published("sms", "folder.example.com")["address"],
                          "csi-snapshot-metadata.csi-driver:6443")
 
     def test_then_the_aggregated_api_explains_itself(self):
         # Last: it takes over the version that the sessions' definitions are of.
         objects = built.build(os.path.join(built.OVERLAYS, "aggregated"))
-        self.apply([one for one in objects if one["kind"] == "Namespace"])
+        self.node.apply([one for one in objects if one["kind"] == "Namespace"])
         authority = self.secret("backup-system", "aggregated-api-certs",
                                 ["aggregated-api.backup-system.svc"])
         self.secret("backup-system", "aggregated-api-client", client="cbt-aggregated-api")
@@ -240,8 +178,8 @@ class NodeTest(unittest.TestCase):
         for one in objects:
             if one["kind"] == "APIService":
                 one["spec"]["caBundle"] = authority
-        self.apply(objects)
-        self.wait_for("deployment", "backup-system", "aggregated-api")
+        self.node.apply(objects)
+        self.node.wait_for_workload("deployment", "backup-system", "aggregated-api")
         self.node.kubectl("wait", "--for=condition=Available", "--timeout=60s",
                           "apiservice/v1alpha1.cbt.storage.k8s.io")
 
@@ -256,7 +194,7 @@ class NodeTest(unittest.TestCase):
         said = explained().stdout
         self.assertIn("targetVolumeSnapshotName", said)
         self.assertIn("-required-", said)
-        self.assertEqual(self.get("deployment", "-n", "backup-system", "aggregated-api")["status"]
+        self.assertEqual(self.node.get("deployment", "-n", "backup-system", "aggregated-api")["status"]
                          ["readyReplicas"], 2)
 
 

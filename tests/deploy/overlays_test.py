@@ -163,7 +163,8 @@ class AppliedTest(unittest.TestCase):
 
     def test_pods_are_admitted(self):
         """Pod Security says so of the Pods themselves; there is no controller to make them."""
-        for name in ("driver", "example", "provider", "sessions", "aggregated"):
+        for name in ("driver", "example", "provider", "sessions", "aggregated", "cosi/controller",
+                     "cosi/driver", "cosi/node"):
             objects = built.build(os.path.join(built.DEPLOY, name))
             for one in objects:
                 if one["kind"] in ("Namespace", "ServiceAccount"):

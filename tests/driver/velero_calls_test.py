@@ -148,6 +148,10 @@ class VeleroCallsTest(unittest.TestCase):
             self.assertEqual(moved, 3 * PIECE if number else 12 * MIB)
             self.assertTrue(self.repository() == self.data, f"backup {number} is not the volume")
         self.node.kubectl("delete", "pod", "writer")
+        # A probe that asks for the wrong thing ends a container over and over.
+        pods = self.node.get("pods", "-n", "csi-driver")["items"]
+        self.assertEqual({one["name"]: one["restartCount"] for pod in pods
+                          for one in pod["status"]["containerStatuses"] if one["restartCount"]}, {})
         self.restored_is_equal()
 
     def restored_is_equal(self):

@@ -281,6 +281,9 @@ class Node:
             "oomScoreAdj": 0,
             "volumePluginDir": f"{self.folder}/run/volumeplugins",
             "podLogsDir": f"{self.folder}/run/podlogs"})
+        self.start_kubelet()
+
+    def start_kubelet(self):
         self.launch("kubelet", f"--config={self.folder}/kubelet.yaml",
                     f"--kubeconfig={self.kubeconfig}", f"--root-dir={self.kubelet}",
                     "--hostname-override=node1", f"--node-ip={ADDRESS}")

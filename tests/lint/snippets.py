@@ -25,6 +25,8 @@ import common
 
 LANGUAGES = {".c": "c", ".cc": "cpp", ".go": "go", ".h": "cpp", ".proto": "proto", ".rs": "rust", ".toml": "toml",
              ".txt": "cmake", ".py": "python", ".sh": "bash"}
+# Blocks of these may also be by themselves.
+SHOWN = {**LANGUAGES, ".yaml": "yaml"}
 MARK = re.compile(r"<!-- snippet: (.+) -->")
 FENCE = re.compile(r"```(\w*)")
 HEADER_MARK = re.compile(r"// snippet: (.+)$")
@@ -84,7 +86,7 @@ def update_markdown(root, lines, at):
                 block = shown(root, names)
             except Wrong as wrong:
                 findings.append(f"{at}:{i}: {wrong}")
-            want = LANGUAGES.get(pathlib.PurePath(names.split()[0].partition("#")[0]).suffix)
+            want = SHOWN.get(pathlib.PurePath(names.split()[0].partition("#")[0]).suffix)
             if fence.group(1) != want:
                 findings.append(f"{at}:{i + 1}: a snippet of this source is a block of {want}")
         elif fence.group(1) in LANGUAGES.values():

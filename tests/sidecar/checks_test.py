@@ -419,6 +419,8 @@ class ChecksTest(unittest.TestCase):
         sidecar = parts.Sidecar(CBT, folder, self.api.kubeconfig(folder), wait=False)
         self.addCleanup(sidecar.stop)
         self.assertTrue(parts.wait_until(lambda: sidecar.health() == 503))
+        # The kubelet must not restart a sidecar that waits.
+        self.assertEqual(sidecar.get("/livez"), (200, "ok"))
         with sidecar.channel() as channel:
             self.expect(CODES.UNAVAILABLE, channel=channel)
             plugin = parts.Plugin(f"unix:{folder}/csi.sock")

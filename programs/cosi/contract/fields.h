@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "programs/cosi/contract/contract.h"
 #include "wire/proto_reader.h"
 #include "wire/proto_writer.h"
@@ -20,6 +22,13 @@ absl::Status ForEachField(MessageBytes message, Use use) {
     if (absl::Status used = use(reader); !used.ok()) return used;
   }
   return reader.status();
+}
+
+// The same for a whole message, whose fields `use` takes into `value`.
+template <typename Message, typename Use>
+absl::StatusOr<Message> ReadInto(Message& value, MessageBytes message, Use use) {
+  if (absl::Status read = ForEachField(message, use); !read.ok()) return read;
+  return std::move(value);
 }
 
 // Each takes the current field into `value` if it has this number and kind, and leaves it alone

@@ -7,6 +7,7 @@
 #include "programs/cosi/contract/contract.h"
 #include "programs/cosi/contract/fields.h"
 #include "programs/cosi/contract/s3_credentials.h"
+#include "programs/cosi/contract/v1alpha1.h"
 
 namespace cbt::cosi {
 namespace {
@@ -31,7 +32,7 @@ absl::Status TakeProposalProtocol(MessageBytes message, CreateRequest& request) 
   });
 }
 
-class Proposal final : public Contract {
+class Proposal final : public V1alpha1 {
  public:
   std::string_view Path(Method method) const noexcept override {
     switch (method) {
@@ -53,30 +54,24 @@ class Proposal final : public Contract {
 
   absl::StatusOr<CreateRequest> ReadCreate(MessageBytes message) const override {
     CreateRequest request;
-    absl::Status read = ForEachField(message, [&](const ProtoReader& field) {
+    return ReadInto(request, message, [&](const ProtoReader& field) {
       if (field.Is(2, WireType::kBytes)) return TakeProposalProtocol(field.bytes(), request);
       if (absl::Status taken = TakeText(field, 1, request.name); !taken.ok()) return taken;
       return TakeEntry(field, 3, request.parameters);
     });
-    if (!read.ok()) return read;
-    return request;
-  }
-  absl::StatusOr<FindRequest> ReadFind(MessageBytes /*message*/) const override {
-    return absl::UnimplementedError("the proposal has no such method");
   }
   absl::StatusOr<DeleteRequest> ReadDelete(MessageBytes message) const override {
     DeleteRequest request;
-    absl::Status read = ForEachField(
-        message, [&](const ProtoReader& field) { return TakeText(field, 1, request.bucket_id); });
-    if (!read.ok()) return read;
-    return request;
+    return ReadInto(request, message, [&](const ProtoReader& field) {
+      return TakeText(field, 1, request.bucket_id);
+    });
   }
   absl::StatusOr<GrantRequest> ReadGrant(MessageBytes message) const override {
     GrantRequest request{.buckets = {AccessedBucket()},
                          .policy = std::string(),
                          .protocol = Protocol::kS3,
                          .authentication = Authentication::kKey};
-    absl::Status read = ForEachField(message, [&](const ProtoReader& field) {
+    return ReadInto(request, message, [&](const ProtoReader& field) {
       for (const auto& [number, text] : {std::pair(1u, &request.buckets.front().bucket_id),
                                          {2u, &request.account},
                                          {3u, &*request.policy}}) {
@@ -84,26 +79,17 @@ class Proposal final : public Contract {
       }
       return TakeEntry(field, 4, request.parameters);
     });
-    if (!read.ok()) return read;
-    return request;
   }
   absl::StatusOr<RevokeRequest> ReadRevoke(MessageBytes message) const override {
     RevokeRequest request{.bucket_ids = {""}};
-    absl::Status read = ForEachField(message, [&](const ProtoReader& field) {
+    return ReadInto(request, message, [&](const ProtoReader& field) {
       if (absl::Status taken = TakeText(field, 1, request.bucket_ids.front()); !taken.ok()) {
         return taken;
       }
       return TakeText(field, 2, request.account_id);
     });
-    if (!read.ok()) return read;
-    return request;
   }
 
-  std::string WriteInfo(const DriverInfo& info) const override {
-    std::string out;
-    AppendBytesField(out, 1, info.name);
-    return out;
-  }
   std::string WriteBucket(const BucketAnswer& bucket) const override {
     std::string out;
     AppendBytesField(out, 1, bucket.bucket_id);
@@ -132,40 +118,25 @@ class Proposal final : public Contract {
     AppendParameters(out, 3, request.parameters);
     return out;
   }
-  std::string WriteFind(const FindRequest& /*request*/) const override { return {}; }
   std::string WriteDelete(const DeleteRequest& request) const override {
     std::string out;
     AppendBytesField(out, 1, request.bucket_id);
     return out;
   }
   std::string WriteGrant(const GrantRequest& request) const override {
-    std::string out;
-    if (!request.buckets.empty()) AppendBytesField(out, 1, request.buckets.front().bucket_id);
-    AppendBytesField(out, 2, request.account);
+    std::string out = OfOneBucket(request);
     AppendBytesField(out, 3, request.policy.value_or(""));
     AppendParameters(out, 4, request.parameters);
     return out;
   }
   std::string WriteRevoke(const RevokeRequest& request) const override {
-    std::string out;
-    if (!request.bucket_ids.empty()) AppendBytesField(out, 1, request.bucket_ids.front());
-    AppendBytesField(out, 2, request.account_id);
-    return out;
+    return OfOneBucket(request);
   }
 
-  absl::StatusOr<DriverInfo> ReadInfo(MessageBytes message) const override {
-    DriverInfo info;
-    absl::Status read = ForEachField(
-        message, [&](const ProtoReader& field) { return TakeText(field, 1, info.name); });
-    if (!read.ok()) return read;
-    return info;
-  }
   absl::StatusOr<BucketAnswer> ReadBucket(MessageBytes message) const override {
     BucketAnswer bucket;
-    absl::Status read = ForEachField(
-        message, [&](const ProtoReader& field) { return TakeText(field, 1, bucket.bucket_id); });
-    if (!read.ok()) return read;
-    return bucket;
+    return ReadInto(bucket, message,
+                    [&](const ProtoReader& field) { return TakeText(field, 1, bucket.bucket_id); });
   }
   absl::StatusOr<GrantAnswer> ReadAccess(MessageBytes message) const override {
     GrantAnswer access;

@@ -6,6 +6,7 @@
 #include "base/wipe.h"
 #include "programs/cosi/contract/contract.h"
 #include "programs/cosi/contract/fields.h"
+#include "programs/cosi/contract/v1alpha1.h"
 
 namespace cbt::cosi {
 namespace {
@@ -42,7 +43,7 @@ absl::Status TakeSecretEntry(MessageBytes message, S3Info& s3, S3Keys& keys) {
   return absl::OkStatus();
 }
 
-class V02 final : public Contract {
+class V02 final : public V1alpha1 {
  public:
   std::string_view Path(Method method) const noexcept override {
     switch (method) {
@@ -64,29 +65,22 @@ class V02 final : public Contract {
 
   absl::StatusOr<CreateRequest> ReadCreate(MessageBytes message) const override {
     CreateRequest request;
-    absl::Status read = ForEachField(message, [&](const ProtoReader& field) {
+    return ReadInto(request, message, [&](const ProtoReader& field) {
       if (absl::Status taken = TakeText(field, 1, request.name); !taken.ok()) return taken;
       return TakeEntry(field, 2, request.parameters);
     });
-    if (!read.ok()) return read;
-    return request;
-  }
-  absl::StatusOr<FindRequest> ReadFind(MessageBytes /*message*/) const override {
-    return absl::UnimplementedError("v0.2 has no such method");
   }
   absl::StatusOr<DeleteRequest> ReadDelete(MessageBytes message) const override {
     DeleteRequest request;
-    absl::Status read = ForEachField(message, [&](const ProtoReader& field) {
+    return ReadInto(request, message, [&](const ProtoReader& field) {
       if (absl::Status taken = TakeText(field, 1, request.bucket_id); !taken.ok()) return taken;
       return TakeEntry(field, 2, request.parameters);
     });
-    if (!read.ok()) return read;
-    return request;
   }
   absl::StatusOr<GrantRequest> ReadGrant(MessageBytes message) const override {
     // Read and write is all that its access classes can mean.
     GrantRequest request{.buckets = {{.mode = AccessMode::kReadWrite}}, .protocol = Protocol::kS3};
-    absl::Status read = ForEachField(message, [&](const ProtoReader& field) {
+    return ReadInto(request, message, [&](const ProtoReader& field) {
       TakeEnum(field, 3, request.authentication);
       if (absl::Status taken = TakeText(field, 1, request.buckets.front().bucket_id); !taken.ok()) {
         return taken;
@@ -94,27 +88,18 @@ class V02 final : public Contract {
       if (absl::Status taken = TakeText(field, 2, request.account); !taken.ok()) return taken;
       return TakeEntry(field, 4, request.parameters);
     });
-    if (!read.ok()) return read;
-    return request;
   }
   absl::StatusOr<RevokeRequest> ReadRevoke(MessageBytes message) const override {
     RevokeRequest request{.bucket_ids = {""}};
-    absl::Status read = ForEachField(message, [&](const ProtoReader& field) {
+    return ReadInto(request, message, [&](const ProtoReader& field) {
       if (absl::Status taken = TakeText(field, 1, request.bucket_ids.front()); !taken.ok()) {
         return taken;
       }
       if (absl::Status taken = TakeText(field, 2, request.account_id); !taken.ok()) return taken;
       return TakeEntry(field, 3, request.parameters);
     });
-    if (!read.ok()) return read;
-    return request;
   }
 
-  std::string WriteInfo(const DriverInfo& info) const override {
-    std::string out;
-    AppendBytesField(out, 1, info.name);
-    return out;
-  }
   std::string WriteBucket(const BucketAnswer& bucket) const override {
     std::string out;
     AppendBytesField(out, 1, bucket.bucket_id);
@@ -163,7 +148,6 @@ class V02 final : public Contract {
     AppendParameters(out, 2, request.parameters);
     return out;
   }
-  std::string WriteFind(const FindRequest& /*request*/) const override { return {}; }
   std::string WriteDelete(const DeleteRequest& request) const override {
     std::string out;
     AppendBytesField(out, 1, request.bucket_id);
@@ -171,31 +155,20 @@ class V02 final : public Contract {
     return out;
   }
   std::string WriteGrant(const GrantRequest& request) const override {
-    std::string out;
-    if (!request.buckets.empty()) AppendBytesField(out, 1, request.buckets.front().bucket_id);
-    AppendBytesField(out, 2, request.account);
+    std::string out = OfOneBucket(request);
     AppendEnum(out, 3, request.authentication);
     AppendParameters(out, 4, request.parameters);
     return out;
   }
   std::string WriteRevoke(const RevokeRequest& request) const override {
-    std::string out;
-    if (!request.bucket_ids.empty()) AppendBytesField(out, 1, request.bucket_ids.front());
-    AppendBytesField(out, 2, request.account_id);
+    std::string out = OfOneBucket(request);
     AppendParameters(out, 3, request.parameters);
     return out;
   }
 
-  absl::StatusOr<DriverInfo> ReadInfo(MessageBytes message) const override {
-    DriverInfo info;
-    absl::Status read = ForEachField(
-        message, [&](const ProtoReader& field) { return TakeText(field, 1, info.name); });
-    if (!read.ok()) return read;
-    return info;
-  }
   absl::StatusOr<BucketAnswer> ReadBucket(MessageBytes message) const override {
     BucketAnswer bucket;
-    absl::Status read = ForEachField(message, [&](const ProtoReader& field) {
+    return ReadInto(bucket, message, [&](const ProtoReader& field) {
       if (!field.Is(2, WireType::kBytes)) return TakeText(field, 1, bucket.bucket_id);
       return ForEachField(field.bytes(), [&](const ProtoReader& type) {
         if (!type.Is(1, WireType::kBytes)) return absl::OkStatus();
@@ -205,17 +178,13 @@ class V02 final : public Contract {
         });
       });
     });
-    if (!read.ok()) return read;
-    return bucket;
   }
   absl::StatusOr<GrantAnswer> ReadAccess(MessageBytes message) const override {
     GrantAnswer access;
-    absl::Status read = ForEachField(message, [&](const ProtoReader& field) {
+    return ReadInto(access, message, [&](const ProtoReader& field) {
       if (!field.Is(2, WireType::kBytes)) return TakeText(field, 1, access.account_id);
       return TakeCredentials(field.bytes(), access);
     });
-    if (!read.ok()) return read;
-    return access;
   }
 
  private:

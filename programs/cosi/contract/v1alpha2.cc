@@ -77,13 +77,11 @@ absl::Status TakeBucketInfo(const ProtoReader& reader, uint32_t field, BucketAns
 template <typename Request>
 absl::StatusOr<Request> ReadNamed(MessageBytes message, std::string Request::*name) {
   Request request;
-  absl::Status read = ForEachField(message, [&](const ProtoReader& field) {
+  return ReadInto(request, message, [&](const ProtoReader& field) {
     if (absl::Status taken = TakeText(field, 1, request.*name); !taken.ok()) return taken;
     if (absl::Status taken = TakeProtocols(field, 2, request.protocols); !taken.ok()) return taken;
     return TakeEntry(field, 4, request.parameters);
   });
-  if (!read.ok()) return read;
-  return request;
 }
 
 template <typename Request>
@@ -123,16 +121,14 @@ class V1alpha2 final : public Contract {
   }
   absl::StatusOr<DeleteRequest> ReadDelete(MessageBytes message) const override {
     DeleteRequest request;
-    absl::Status read = ForEachField(message, [&](const ProtoReader& field) {
+    return ReadInto(request, message, [&](const ProtoReader& field) {
       if (absl::Status taken = TakeText(field, 1, request.bucket_id); !taken.ok()) return taken;
       return TakeEntry(field, 4, request.parameters);
     });
-    if (!read.ok()) return read;
-    return request;
   }
   absl::StatusOr<GrantRequest> ReadGrant(MessageBytes message) const override {
     GrantRequest request;
-    absl::Status read = ForEachField(message, [&](const ProtoReader& field) {
+    return ReadInto(request, message, [&](const ProtoReader& field) {
       if (absl::Status taken = TakeText(field, 1, request.account); !taken.ok()) return taken;
       if (absl::Status taken = TakeWrapped(field, 2, request.protocol); !taken.ok()) return taken;
       if (absl::Status taken = TakeWrapped(field, 3, request.authentication); !taken.ok()) {
@@ -151,12 +147,10 @@ class V1alpha2 final : public Contract {
         return TakeWrapped(accessed, 2, bucket.mode);
       });
     });
-    if (!read.ok()) return read;
-    return request;
   }
   absl::StatusOr<RevokeRequest> ReadRevoke(MessageBytes message) const override {
     RevokeRequest request;
-    absl::Status read = ForEachField(message, [&](const ProtoReader& field) {
+    return ReadInto(request, message, [&](const ProtoReader& field) {
       if (absl::Status taken = TakeText(field, 1, request.account_id); !taken.ok()) return taken;
       if (absl::Status taken = TakeEntry(field, 5, request.parameters); !taken.ok()) return taken;
       if (!field.Is(6, WireType::kBytes)) return absl::OkStatus();
@@ -165,8 +159,6 @@ class V1alpha2 final : public Contract {
         return TakeText(accessed, 1, bucket_id);
       });
     });
-    if (!read.ok()) return read;
-    return request;
   }
 
   std::string WriteInfo(const DriverInfo& info) const override {
@@ -253,25 +245,21 @@ class V1alpha2 final : public Contract {
 
   absl::StatusOr<DriverInfo> ReadInfo(MessageBytes message) const override {
     DriverInfo info;
-    absl::Status read = ForEachField(message, [&](const ProtoReader& field) {
+    return ReadInto(info, message, [&](const ProtoReader& field) {
       if (absl::Status taken = TakeText(field, 1, info.name); !taken.ok()) return taken;
       return TakeProtocols(field, 2, info.protocols);
     });
-    if (!read.ok()) return read;
-    return info;
   }
   absl::StatusOr<BucketAnswer> ReadBucket(MessageBytes message) const override {
     BucketAnswer bucket;
-    absl::Status read = ForEachField(message, [&](const ProtoReader& field) {
+    return ReadInto(bucket, message, [&](const ProtoReader& field) {
       if (absl::Status taken = TakeText(field, 1, bucket.bucket_id); !taken.ok()) return taken;
       return TakeBucketInfo(field, 2, bucket);
     });
-    if (!read.ok()) return read;
-    return bucket;
   }
   absl::StatusOr<GrantAnswer> ReadAccess(MessageBytes message) const override {
     GrantAnswer access;
-    absl::Status read = ForEachField(message, [&](const ProtoReader& field) {
+    return ReadInto(access, message, [&](const ProtoReader& field) {
       if (field.Is(3, WireType::kBytes)) return TakeKeys(field.bytes(), access);
       if (!field.Is(2, WireType::kBytes)) return TakeText(field, 1, access.account_id);
       BucketAnswer& bucket = access.buckets.emplace_back();
@@ -280,8 +268,6 @@ class V1alpha2 final : public Contract {
         return TakeBucketInfo(info, 2, bucket);
       });
     });
-    if (!read.ok()) return read;
-    return access;
   }
 
  private:

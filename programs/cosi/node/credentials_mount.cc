@@ -56,9 +56,11 @@ absl::Status WriteFiles(const std::string& target, std::optional<gid_t> group,
   if (!status.ok()) return status;
   const mode_t mode = group.has_value() ? 0550 : 0500;
   if ((group.has_value() && ::chown(target.c_str(), static_cast<uid_t>(-1), *group) != 0) ||
-      ::chmod(target.c_str(), mode) != 0 ||
-      ::mount(nullptr, target.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | kFlags,
-              nullptr) != 0) {
+      ::chmod(target.c_str(), mode) != 0) {
+    return SystemError(target, errno);
+  }
+  // The file system, not only this mount of it: a container has a mount of its own, which may write.
+  if (::mount(nullptr, target.c_str(), nullptr, MS_REMOUNT | MS_RDONLY | kFlags, nullptr) != 0) {
     return SystemError(target, errno);
   }
   return absl::OkStatus();

@@ -29,7 +29,7 @@ Secrets SecretData(const std::string& bucket_id, const Object& protocol,
   Secrets data;
   data.Set("COSI_BUCKET_ID", bucket_id);
   Object info;
-  info.SetString({"bucketID"}, bucket_id);
+  info.SetString({"spec", "bucketName"}, bucket_id);
   if (!protocol.Has({"s3"})) {
     data.Set("BucketInfo", info.ToJson());
     if (!credentials.empty()) data.Set("credentials", credentials.Reveal());
@@ -37,7 +37,7 @@ Secrets SecretData(const std::string& bucket_id, const Object& protocol,
   }
   data.Set("COSI_PROTOCOL", "S3");
   data.Set("COSI_S3_BUCKET_ID", bucket_id);
-  info.SetString({"protocol"}, "S3");
+  info.SetStrings({"spec", "protocols"}, {"s3"});
   absl::StatusOr<Object> given = Object::Parse(credentials.Reveal());
   if (!given.ok() && !credentials.empty()) data.Set("credentials", credentials.Reveal());
   if (!given.ok()) given = Object();
@@ -46,8 +46,10 @@ Secrets SecretData(const std::string& bucket_id, const Object& protocol,
     const absl::StatusOr<Secret> value = given->SecretString({field.name});
     if (!value.ok() || value->empty()) continue;
     data.Set(field.key, value->Reveal());
-    info.SetString({"secretS3", field.name}, value->Reveal());
+    info.SetString({"spec", "secretS3", field.name}, value->Reveal());
   }
+  const bool has_key = info.Has({"spec", "secretS3", "accessKeyID"});
+  info.SetString({"spec", "authenticationType"}, has_key ? "Key" : "IAM");
   // Buckets are paths of the endpoint: any name works without DNS.
   data.Set("COSI_S3_ADDRESSING_STYLE", "path");
   data.Set("BucketInfo", info.ToJson());

@@ -11,8 +11,8 @@
 
 namespace cbt::kube::cosi {
 
-// Both forms that applications know (issue 46 of the retired specification): BucketInfo, one JSON
-// document, and COSI_* keys, which become variables of an environment. `credentials` is what the
+// Both forms that applications know (issue 46 of the retired specification): BucketInfo, the JSON
+// document of v0.2, and COSI_* keys, which become variables of an environment. `credentials` is what the
 // driver returned: for S3 a JSON object with endpoint, region, accessKeyID and accessSecretKey.
 // What is not such an object is passed on as it came, under the key "credentials". Keys of an
 // account that needs none are left out (C15).

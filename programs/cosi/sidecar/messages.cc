@@ -3,17 +3,21 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
+#include "programs/cosi/contract/contract.h"
+#include "programs/cosi/contract/fields.h"
 #include "wire/proto_reader.h"
 #include "wire/proto_writer.h"
 
 namespace cbt::kube::cosi {
 namespace {
 
+using cbt::cosi::ProposalContract;
 using wire::AppendBytesField;
 using wire::AppendBytesFieldAlways;
 using wire::AppendVarintField;
@@ -24,15 +28,6 @@ using wire::WireType;
 constexpr size_t kMaxId = 2048;
 constexpr size_t kMaxName = 63;
 constexpr size_t kMaxCredentials = 256 * 1024;
-
-void AppendMap(std::string& out, uint32_t field, const Parameters& values) {
-  for (const auto& [key, value] : values) {
-    std::string entry;
-    AppendBytesField(entry, 1, key);
-    AppendBytesField(entry, 2, value);
-    AppendBytesFieldAlways(out, field, entry);
-  }
-}
 
 std::string TextOf(const Object& object, const Path& path) {
   return object.OptionalString(path).value_or(std::nullopt).value_or("");
@@ -64,17 +59,6 @@ absl::Status Unreadable(const char* what) {
   return absl::InternalError(absl::StrCat("the driver's answer can't be read: ", what));
 }
 
-// Field 1 of an answer.
-absl::StatusOr<std::string> TextOfAnswer(std::span<const uint8_t> answer, const char* what) {
-  std::string text;
-  ProtoReader reader(answer);
-  while (reader.Next()) {
-    if (reader.Is(1, WireType::kBytes)) text = reader.text();
-  }
-  if (!reader.status().ok() || !IsUtf8(text)) return Unreadable(what);
-  return text;
-}
-
 bool IsDriverName(std::string_view name) {
   const auto is_alnum = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)); };
   return !name.empty() && name.size() <= kMaxName && is_alnum(name.front()) &&
@@ -92,61 +76,52 @@ absl::StatusOr<std::string> EncodeCreate(const std::string& name, const Object& 
   std::string out;
   AppendBytesField(out, 1, name);
   AppendBytesFieldAlways(out, 2, *inner);
-  AppendMap(out, 3, parameters);
+  cbt::cosi::AppendParameters(out, 3, parameters);
   return out;
 }
 
 std::string EncodeDelete(const std::string& bucket_id) {
-  std::string out;
-  AppendBytesField(out, 1, bucket_id);
-  return out;
+  return ProposalContract().WriteDelete({.bucket_id = bucket_id});
 }
 
 std::string EncodeGrant(const std::string& bucket_id, const std::string& account_name,
                         const std::string& policy, const Parameters& parameters) {
-  std::string out;
-  AppendBytesField(out, 1, bucket_id);
-  AppendBytesField(out, 2, account_name);
-  AppendBytesField(out, 3, policy);
-  AppendMap(out, 4, parameters);
-  return out;
+  return ProposalContract().WriteGrant({.account = account_name,
+                                        .buckets = {{.bucket_id = bucket_id}},
+                                        .policy = policy,
+                                        .parameters = parameters});
 }
 
 std::string EncodeRevoke(const std::string& bucket_id, const std::string& account_id) {
-  std::string out;
-  AppendBytesField(out, 1, bucket_id);
-  AppendBytesField(out, 2, account_id);
-  return out;
+  return ProposalContract().WriteRevoke({.account_id = account_id, .bucket_ids = {bucket_id}});
 }
 
 absl::StatusOr<std::string> DecodeInfo(std::span<const uint8_t> answer) {
-  absl::StatusOr<std::string> name = TextOfAnswer(answer, "ProvisionerGetInfo");
-  if (!name.ok()) return name;
-  if (!IsDriverName(*name)) {
+  absl::StatusOr<cbt::cosi::DriverInfo> info = ProposalContract().ReadInfo(answer);
+  if (!info.ok()) return Unreadable("ProvisionerGetInfo");
+  if (!IsDriverName(info->name)) {
     return absl::InternalError(
         "the driver's name is not 1 to 63 letters, digits, '-' and '.' between letters or digits");
   }
-  return name;
+  return std::move(info->name);
 }
 
 absl::StatusOr<std::string> DecodeCreate(std::span<const uint8_t> answer) {
-  absl::StatusOr<std::string> id = TextOfAnswer(answer, "ProvisionerCreateBucket");
-  if (!id.ok()) return id;
-  if (id->empty() || id->size() > kMaxId) {
+  absl::StatusOr<cbt::cosi::BucketAnswer> bucket = ProposalContract().ReadBucket(answer);
+  if (!bucket.ok()) return Unreadable("ProvisionerCreateBucket");
+  if (bucket->bucket_id.empty() || bucket->bucket_id.size() > kMaxId) {
     return absl::InternalError("the driver's bucket_id does not have 1 to 2048 bytes");
   }
-  return id;
+  return std::move(bucket->bucket_id);
 }
 
 absl::StatusOr<GrantAnswer> DecodeGrant(std::span<const uint8_t> answer) {
   GrantAnswer granted;
-  ProtoReader reader(answer);
-  while (reader.Next()) {
-    if (reader.Is(1, WireType::kBytes)) granted.account_id = reader.text();
-    if (reader.Is(2, WireType::kBytes)) granted.credentials = Secret(reader.text());
-  }
-  if (!reader.status().ok() || !IsUtf8(granted.account_id) ||
-      !IsUtf8(granted.credentials.Reveal())) {
+  const absl::Status read = cbt::cosi::ForEachField(answer, [&](const ProtoReader& field) {
+    if (field.Is(2, WireType::kBytes)) granted.credentials = Secret(field.text());
+    return cbt::cosi::TakeText(field, 1, granted.account_id);
+  });
+  if (!read.ok() || !IsUtf8(granted.credentials.Reveal())) {
     return Unreadable("ProvisionerGrantBucketAccess");
   }
   if (granted.account_id.size() > kMaxId || granted.credentials.Reveal().size() > kMaxCredentials) {

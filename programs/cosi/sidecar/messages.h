@@ -1,20 +1,20 @@
-// The messages of cosi.v1alpha1.Provisioner as bytes, without libprotobuf. Field numbers:
-// src/proto/cosi_v1alpha1.proto (C32 to C36, S10).
+// The messages of cosi.v1alpha1.Provisioner as a sidecar sends and checks them (C32 to C36, S10).
+// Protocols and credentials pass as they are, also those that our own driver does not know.
 #ifndef CBT_PROGRAMS_COSI_SIDECAR_MESSAGES_H_
 #define CBT_PROGRAMS_COSI_SIDECAR_MESSAGES_H_
 
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "cbt/kube/object.h"
 #include "cbt/secrets.h"
+#include "programs/cosi/contract/messages.h"
 
 namespace cbt::kube::cosi {
 
-using Parameters = std::map<std::string, std::string>;
+using Parameters = cbt::cosi::Parameters;
 
 // `protocol`: spec.protocol of a Bucket. Errors: INVALID_ARGUMENT for one that has no message.
 absl::StatusOr<std::string> EncodeCreate(const std::string& name, const Object& protocol,
