@@ -9,7 +9,7 @@ option(CBT_WITH_C "Build libcbt.so and libcbt.a, the C interface; needs cbt::rpc
 option(CBT_BUILD_TOOLS "Build the cbtctl command" ${PROJECT_IS_TOP_LEVEL})
 option(CBT_STATIC_LIBRARIES "Programs contain abseil and yaml-cpp where the system has archives of them" ON)
 option(CBT_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
-cmake_dependent_option(CBT_TEST_RPC "Build the tests of cbt::rpc too" ON CBT_WITH_RPC OFF)
+cmake_dependent_option(CBT_TEST_RPC "Build the tests of cbt::rpc and cbt::grpc too" ON CBT_WITH_GRPC OFF)
 option(CBT_BUILD_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(CBT_BUILD_FUZZERS "Build the libFuzzer targets (clang)" OFF)
 option(CBT_INSTALL "Make install targets" ${PROJECT_IS_TOP_LEVEL})
