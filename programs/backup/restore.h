@@ -24,7 +24,7 @@ struct TransferProgress {
 };
 
 struct TransferOptions {
-  size_t threads = 8;  // each has a blob twice: 32 MiB at most
+  size_t threads = 8;  // each has a request's 8 MiB, and a blob twice: 48 MiB at most
   std::stop_token stop = {};
   // Called by any thread, one at a time.
   std::function<void(const TransferProgress&)> on_progress = nullptr;
