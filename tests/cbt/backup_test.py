@@ -17,7 +17,7 @@ import support
 BLOB = 1 << 20
 PASSWORD = "the password of the test"
 HERE = pathlib.Path(__file__).resolve().parent
-RESTIC = shutil.which("restic")
+RESTIC = os.environ.get("CBT_TEST_RESTIC") or shutil.which("restic")
 DOUBLE = HERE.parent / "bucket/s3_double.py"
 
 
