@@ -71,9 +71,16 @@ absl::StatusOr<TransferProgress> Restore(repository::Repository& repository,
                                          const VolumeContent& content, CopyOutput& output,
                                          Target target, const TransferOptions& options) {
   const ZeroIds zeros(content);
-  Counter counter(options, content.size);
+  uint64_t total = content.size;
+  if (options.only.has_value()) {
+    total = 0;
+    for (const uint32_t i : *options.only) total += content.LengthOf(i);
+  }
+  Counter counter(options, total);
+  const size_t steps = options.only.has_value() ? options.only->size() : content.blobs.size();
   const absl::Status restored = repository::ParallelFor(
-      content.blobs.size(), options.threads, options.stop, [&](size_t i) -> absl::Status {
+      steps, options.threads, options.stop, [&](size_t step) -> absl::Status {
+        const size_t i = options.only.has_value() ? (*options.only)[step] : step;
         const Extent extent{content.offsets[i], content.LengthOf(i)};
         if (target == Target::kKept && extent.length > 0 &&
             extent.length <= repository::kMaxDataBytes) {
