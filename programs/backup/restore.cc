@@ -71,7 +71,12 @@ absl::StatusOr<TransferProgress> Restore(repository::Repository& repository,
                                          const VolumeContent& content, CopyOutput& output,
                                          Target target, const TransferOptions& options) {
   const ZeroIds zeros(content);
-  Counter counter(options, content.size);
+  uint64_t total = content.size;
+  if (options.only.has_value()) {
+    total = 0;
+    for (const uint32_t i : *options.only) total += content.LengthOf(i);
+  }
+  Counter counter(options, total);
   const auto extent_of = [&](size_t i) { return Extent{content.offsets[i], content.LengthOf(i)}; };
   // Whether what is there is the blob already.
   const auto is_there = [&](size_t i) -> absl::StatusOr<bool> {
@@ -86,8 +91,11 @@ absl::StatusOr<TransferProgress> Restore(repository::Repository& repository,
   };
   std::vector<uint32_t> zero_blobs;
   std::vector<uint32_t> data_blobs;
-  for (size_t i = 0; i < content.blobs.size(); ++i) {
-    (zeros.IsZero(content, i) ? zero_blobs : data_blobs).push_back(static_cast<uint32_t>(i));
+  const size_t wanted = options.only.has_value() ? options.only->size() : content.blobs.size();
+  for (size_t step = 0; step < wanted; ++step) {
+    const uint32_t i =
+        options.only.has_value() ? (*options.only)[step] : static_cast<uint32_t>(step);
+    (zeros.IsZero(content, i) ? zero_blobs : data_blobs).push_back(i);
   }
   const auto restore_zeros = [&](size_t step) -> absl::Status {
     const size_t i = zero_blobs[step];
