@@ -3,14 +3,12 @@
 #define CBT_PROGRAMS_CLUSTER_WATCHED_OBJECTS_H_
 
 #include <memory>
-#include <shared_mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "cbt/kube/client.h"
-#include "cbt/kube/watch.h"
+#include "programs/cluster/fresh_cache.h"
 #include "programs/cluster/objects.h"
 
 namespace cbt::kube::cluster {
@@ -43,21 +41,12 @@ class WatchedObjects final : public Objects {
   void GetService(const std::string& name, Found<SnapshotMetadataService> found) override;
 
  private:
-  struct Caches {
-    std::unique_ptr<ObjectCache> snapshots;
-    std::unique_ptr<ObjectCache> contents;
-    std::unique_ptr<ObjectCache> classes;
-    std::unique_ptr<ObjectCache> services;  // null: not watched
-  };
-
   WatchedObjects() = default;
-  // Calls `read` with the caches; UNAVAILABLE if there are none.
-  template <typename Read>
-  auto With(Read read) const -> decltype(read(std::declval<const Caches&>()));
 
-  // Held while the caches are read, not while an answer is passed on.
-  mutable std::shared_mutex mutex_;
-  std::unique_ptr<Caches> caches_;  // null after Stop()
+  std::unique_ptr<FreshCache> snapshots_;
+  std::unique_ptr<FreshCache> contents_;
+  std::unique_ptr<FreshCache> classes_;
+  std::unique_ptr<FreshCache> services_;  // null: not watched
 };
 
 }  // namespace cbt::kube::cluster

@@ -17,9 +17,6 @@ namespace {
 
 using cluster::SnapshotSessionData;
 
-// As of WatchedObjects.
-constexpr std::chrono::seconds kMaxBroken{2};
-constexpr std::chrono::seconds kSilence{90};
 constexpr char kByHash[] = "hash";
 // The names of other objects are no tokens: they could be guessed.
 constexpr size_t kShortestToken = 32;
@@ -56,30 +53,23 @@ absl::StatusOr<std::unique_ptr<ClusterSessions>> ClusterSessions::Create(
   std::unique_ptr<ClusterSessions> made(new ClusterSessions(callers, name_space, timeout, log));
   CacheOptions options;
   options.name_space = name_space;
-  options.silence = kSilence;
   options.indexes[kByHash] = [](const Object& object) {
     return std::vector<std::string>{HashOf(object.name())};
   };
-  auto watch = ObjectCache::Create(watches, cluster::kSnapshotSessionData, std::move(options));
+  auto watch =
+      cluster::FreshCache::Create(watches, cluster::kSnapshotSessionData, std::move(options));
   if (!watch.ok()) return watch.status();
   made->watch_ = *std::move(watch);
   return made;
 }
 
-void ClusterSessions::Stop() {
-  std::unique_ptr<ObjectCache> watch;
-  {
-    const std::unique_lock lock(mutex_);
-    watch.swap(watch_);
-  }
-  // Without the lock: the end of a watch waits for the client's thread, which may want to read.
-}
-
 ObjectPtr ClusterSessions::FindWatched(std::string_view token) const {
-  const std::shared_lock lock(mutex_);
-  if (watch_ == nullptr || !watch_->CheckFresh(kMaxBroken).ok()) return nullptr;
-  const std::vector<ObjectPtr> found = watch_->ByIndex(kByHash, HashOf(token));
-  return found.empty() ? nullptr : found.front();
+  return watch_
+      ->With([token](const ObjectCache& cache) -> absl::StatusOr<ObjectPtr> {
+        const std::vector<ObjectPtr> found = cache.ByIndex(kByHash, HashOf(token));
+        return found.empty() ? nullptr : found.front();
+      })
+      .value_or(nullptr);
 }
 
 void ClusterSessions::FindFrom(const std::string& peer, const Secret& token,

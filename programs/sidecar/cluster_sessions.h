@@ -4,16 +4,14 @@
 
 #include <chrono>
 #include <memory>
-#include <mutex>
-#include <shared_mutex>
 #include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "cbt/kube/client.h"
-#include "cbt/kube/watch.h"
 #include "cbt/rpc/access.h"
 #include "ops/event_log.h"
+#include "programs/cluster/fresh_cache.h"
 #include "programs/sidecar/stranger_limit.h"
 
 namespace cbt::kube::sidecar {
@@ -33,7 +31,7 @@ class ClusterSessions final : public rpc::SessionStore {
                                                                  ops::EventLog& log);
 
   // Ends the watch. Must not run in a callback of a client.
-  void Stop();
+  void Stop() { watch_->Stop(); }
 
   void Find(const Secret& token, rpc::Done<rpc::Session> done) override {
     FindFrom("", token, std::move(done));
@@ -52,8 +50,7 @@ class ClusterSessions final : public rpc::SessionStore {
   const std::chrono::milliseconds timeout_;
   ops::EventLog& log_;
   StrangerLimit strangers_;
-  mutable std::shared_mutex mutex_;
-  std::unique_ptr<ObjectCache> watch_;  // null after Stop()
+  std::unique_ptr<cluster::FreshCache> watch_;
 };
 
 }  // namespace cbt::kube::sidecar

@@ -66,6 +66,8 @@ struct Options {
   std::string metrics_path = "/metrics";  // empty: no metrics
 
   rpc::LogSink* log = nullptr;  // may be null
+  // What an operator must see becomes Events, too. Needs the rights to create and patch them.
+  bool events = false;
 };
 
 }  // namespace cbt::kube::sidecar

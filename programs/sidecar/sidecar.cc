@@ -21,6 +21,7 @@
 #include "programs/sidecar/class_secrets.h"
 #include "programs/sidecar/cluster_sessions.h"
 #include "programs/sidecar/operations.h"
+#include "programs/sidecar/operator_events.h"
 #include "programs/sidecar/resolver.h"
 
 namespace cbt::kube::sidecar {
@@ -49,10 +50,20 @@ absl::Status CheckOptions(const Options& options) {
 
 }  // namespace
 
-class Sidecar::Impl final : public cluster::Component {
+// Where records go; outlives all that writes them.
+struct Logging {
+  explicit Logging(const Options& options)
+      : events(options.log), sink(options.events ? &events : options.log) {}
+
+  OperatorEvents events;
+  rpc::LogSink* const sink;  // may be null
+};
+
+class Sidecar::Impl final : private Logging, public cluster::Component {
  public:
   explicit Impl(Options options)
-      : Component({.http_endpoint = options.http_endpoint, .log = options.log}),
+      : Logging(options),
+        Component({.http_endpoint = options.http_endpoint, .log = sink}),
         options_(std::move(options)),
         operations_(driver_, metrics()) {}
 
@@ -61,6 +72,7 @@ class Sidecar::Impl final : public cluster::Component {
     monitor_.reset();
     publisher_.reset();
     session_publisher_.reset();
+    events.Stop();
     if (watched_ != nullptr) watched_->Stop();
     if (sessions_ != nullptr) sessions_->Stop();
     if (live_.has_value()) live_->Stop();
@@ -114,6 +126,7 @@ class Sidecar::Impl final : public cluster::Component {
         cluster::WatchedObjects::Create(*background_client_, cluster::Watches::kAll);
     if (!watched.ok()) return watched.status();
     watched_ = *std::move(watched);
+    events.Start(*background_client_, driver_, *watched_);
     live_.emplace(*client_, options_.api_timeout, log());
     return StartSessions();
   }
@@ -146,7 +159,7 @@ class Sidecar::Impl final : public cluster::Component {
     relay.service.base_is_handle = options_.base_policy != BasePolicy::kName;
     if (sessions_ != nullptr) relay.service.sessions = sessions_.get();
     relay.serving = false;
-    relay.service.telemetry = {.observer = &operations_, .log = options_.log};
+    relay.service.telemetry = {.observer = &operations_, .log = sink};
     absl::StatusOr<std::unique_ptr<rpc::Relay>> started = rpc::Relay::Start(relay);
     constexpr std::string_view kEveryAddress = "[::]:";
     if (absl::IsUnavailable(started.status()) && relay.listen.starts_with(kEveryAddress)) {

@@ -183,6 +183,43 @@ class ClusterTest(unittest.TestCase):
         self.assertEqual(self.plugin.requests[-1]["secrets"], {"key": "default"})
         self.plane.delete("volumesnapshotclass", None, "the-default")
 
+    def events(self, kind, name):
+        """What `kubectl describe` shows: those with the object's UID."""
+        uid = self.plane.get(kind, name)["metadata"]["uid"]
+        found = json.loads(self.plane.kubectl("get", "events", "-n", "default", "-o", "json",
+                                              f"--field-selector=involvedObject.uid={uid}").stdout)
+        return {event["reason"]: event["message"] for event in found["items"]}
+
+    def test_what_an_operator_must_see_becomes_an_event(self):
+        folder = self.enterContext(tempfile.TemporaryDirectory(prefix="cbt-cluster-"))
+        parts.make_certificate(folder, "ca")
+        parts.make_certificate(folder, "tls", "ca")
+        plugin = parts.Plugin(f"unix:{folder}/csi.sock")
+        sidecar = parts.Sidecar(CBT, folder, self.kubeconfig, "--events")
+        self.addCleanup(sidecar.stop)
+        self.plane.create(parts.snapshot_class("no-secret", parameters={
+            "csi.storage.k8s.io/snapshotter-secret-name": "missing",
+            "csi.storage.k8s.io/snapshotter-secret-namespace": "ns"}))
+        names = [self.make(klass="no-secret") for _ in range(2)]
+        with sidecar.channel() as channel:
+            for name in names:
+                code, _ = parts.ask(channel, self.token, snapshot=name)
+                self.assertEqual(code, CODES.FAILED_PRECONDITION, sidecar.log())
+            # A snapshot that does not exist is the client's affair.
+            self.assertEqual(parts.ask(channel, self.token, snapshot="never")[0], CODES.NOT_FOUND)
+        self.assertTrue(parts.wait_until(
+            lambda: self.events("volumesnapshotclass", "no-secret")), sidecar.log())
+        events = self.events("volumesnapshotclass", "no-secret")
+        self.assertEqual(list(events), ["SecretNotRead"])
+        for name in names:
+            self.assertNotIn(name, events["SecretNotRead"])
+        plugin.stop()
+        kind = "snapshotmetadataservice"
+        self.assertTrue(parts.wait_until(lambda: self.events(kind, DRIVER)), sidecar.log())
+        self.assertEqual(list(self.events(kind, DRIVER)), ["PluginNotReady"])
+        self.assertIn("PluginNotReady", self.plane.kubectl("describe", kind, DRIVER).stdout)
+        self.assertEqual(sidecar.stop(), 0)
+
     def test_the_audience_follows_the_object(self):
         name = self.make()
         self.expect(CODES.OK, snapshot=name)

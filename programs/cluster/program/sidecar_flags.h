@@ -47,6 +47,7 @@ struct SidecarFlags {
   std::string session_namespace;
   kube::sidecar::BasePolicy base_policy = kube::sidecar::BasePolicy::kHandleInNamespace;
   kube::sidecar::MissingCode missing_code = kube::sidecar::MissingCode::kNotFound;
+  bool events = false;
   bool no_check = false;
   bool require_message = false;
   std::chrono::milliseconds plugin_stall_time = rpc::RelayOptions().plugin_stall_timeout;

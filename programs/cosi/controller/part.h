@@ -9,14 +9,18 @@
 #include "absl/status/status.h"
 #include "cbt/kube/client.h"
 #include "ops/event_log.h"
+#include "programs/cluster/events.h"
 #include "programs/cosi/api/change.h"
-#include "programs/cosi/api/events.h"
 #include "programs/cosi/api/names.h"
 #include "programs/cosi/controller/counters.h"
 #include "programs/cosi/controller/options.h"
 #include "programs/cosi/controller/watched.h"
 
 namespace cbt::kube::cosi {
+
+using cluster::Events;
+using cluster::Subject;
+using cluster::SubjectOf;
 
 // All outlive the parts.
 struct Tools {

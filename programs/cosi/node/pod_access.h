@@ -10,10 +10,12 @@
 #include "cbt/kube/client.h"
 #include "cbt/secrets.h"
 #include "ops/event_log.h"
-#include "programs/cosi/api/events.h"
+#include "programs/cluster/events.h"
 #include "programs/cosi/api/objects.h"
 
 namespace cbt::kube::cosi {
+
+using cluster::Events;
 
 struct Pod {
   std::string name_space = {};

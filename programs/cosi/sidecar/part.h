@@ -9,13 +9,17 @@
 #include "absl/status/status.h"
 #include "cbt/kube/client.h"
 #include "ops/event_log.h"
+#include "programs/cluster/events.h"
 #include "programs/cosi/api/change.h"
-#include "programs/cosi/api/events.h"
 #include "programs/cosi/api/names.h"
 #include "programs/cosi/sidecar/counters.h"
 #include "programs/cosi/sidecar/driver_calls.h"
 
 namespace cbt::kube::cosi {
+
+using cluster::Events;
+using cluster::Subject;
+using cluster::SubjectOf;
 
 // Between two calls of a kind that will not succeed by itself.
 inline constexpr std::chrono::minutes kSeldom{5};

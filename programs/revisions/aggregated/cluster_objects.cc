@@ -9,9 +9,6 @@
 namespace cbt::kube::aggregated {
 namespace {
 
-// A watch that was interrupted for longer is not believed.
-constexpr std::chrono::seconds kMaxBroken{2};
-constexpr std::chrono::seconds kSilence{90};  // API servers send a bookmark every minute
 constexpr char kByDriver[] = "driver";
 
 std::vector<std::string> DriverOf(const Object& object) {
@@ -42,9 +39,8 @@ absl::StatusOr<std::unique_ptr<ClusterObjects>> ClusterObjects::Create(
   auto watched = cluster::WatchedObjects::Create(watches, cluster::Watches::kSnapshots);
   if (!watched.ok()) return watched.status();
   made->watched_ = *std::move(watched);
-  discoveries.silence = kSilence;
   discoveries.indexes[kByDriver] = DriverOf;
-  auto cache = ObjectCache::Create(watches, kDriverDiscoveries, std::move(discoveries));
+  auto cache = cluster::FreshCache::Create(watches, kDriverDiscoveries, std::move(discoveries));
   if (!cache.ok()) return cache.status();
   made->discoveries_ = *std::move(cache);
   return made;
@@ -53,10 +49,8 @@ absl::StatusOr<std::unique_ptr<ClusterObjects>> ClusterObjects::Create(
 void ClusterObjects::Stop() {
   watched_->Stop();
   live_->Stop();
-  discoveries_.reset();
+  discoveries_->Stop();
 }
-
-bool ClusterObjects::current() const { return discoveries_->CheckFresh(kMaxBroken).ok(); }
 
 absl::StatusOr<SnapshotPair> ClusterObjects::FindSnapshots(const std::string& name_space,
                                                            const std::optional<std::string>& base,
@@ -81,10 +75,12 @@ absl::StatusOr<SnapshotPair> ClusterObjects::FindSnapshots(const std::string& na
 }
 
 absl::StatusOr<DriverDiscovery> ClusterObjects::FindDriver(const std::string& driver) const {
-  if (!discoveries_->CheckFresh(kMaxBroken).ok()) {
-    return absl::UnavailableError("DriverDiscovery objects can't be read now");
-  }
-  const std::vector<ObjectPtr> found = discoveries_->ByIndex(kByDriver, driver);
+  using Discoveries = absl::StatusOr<std::vector<ObjectPtr>>;
+  const Discoveries all = discoveries_->With([&driver](const ObjectCache& cache) -> Discoveries {
+    return cache.ByIndex(kByDriver, driver);
+  });
+  if (!all.ok()) return absl::UnavailableError("DriverDiscovery objects can't be read now");
+  const std::vector<ObjectPtr>& found = *all;
   if (found.empty()) {
     return absl::NotFoundError(absl::StrCat("no DriverDiscovery names the driver ", driver,
                                             ": is its cbt-cluster http-sidecar running?"));

@@ -14,6 +14,7 @@
 #include "cbt/kube/typed_objects.h"
 #include "cbt/kube/watch.h"
 #include "ops/event_log.h"
+#include "programs/cluster/fresh_cache.h"
 #include "programs/cluster/live_objects.h"
 #include "programs/cluster/secret_template.h"
 #include "programs/cluster/watched_objects.h"
@@ -62,9 +63,9 @@ class ClusterObjects {
   // The watch of DriverDiscovery objects is current. The other objects are asked of the API server
   // while their watches are not: tenants, who may write more than a cache keeps, do not decide
   // whether this server is ready.
-  bool current() const;
+  bool current() const { return discoveries_->current(); }
   // The DriverDiscovery of this name as the watch has it; null if it does not exist.
-  ObjectPtr FindDiscovery(std::string_view name) const { return discoveries_->Find("", name); }
+  ObjectPtr FindDiscovery(std::string_view name) const { return discoveries_->LastSeen("", name); }
 
  private:
   ClusterObjects(Client& callers, std::chrono::milliseconds timeout, ops::EventLog& log)
@@ -73,7 +74,7 @@ class ClusterObjects {
   // Their answers do not change the object.
   const std::unique_ptr<cluster::LiveObjects> live_;
   std::unique_ptr<cluster::WatchedObjects> watched_;
-  std::unique_ptr<ObjectCache> discoveries_;
+  std::unique_ptr<cluster::FreshCache> discoveries_;
 };
 
 }  // namespace cbt::kube::aggregated

@@ -1,6 +1,6 @@
 // Events: what users see with `kubectl describe`.
-#ifndef CBT_PROGRAMS_COSI_API_EVENTS_H_
-#define CBT_PROGRAMS_COSI_API_EVENTS_H_
+#ifndef CBT_PROGRAMS_CLUSTER_EVENTS_H_
+#define CBT_PROGRAMS_CLUSTER_EVENTS_H_
 
 #include <chrono>
 #include <map>
@@ -12,7 +12,7 @@
 #include "cbt/kube/client.h"
 #include "ops/event_log.h"
 
-namespace cbt::kube::cosi {
+namespace cbt::kube::cluster {
 
 // What an Event is about.
 struct Subject {
@@ -56,6 +56,6 @@ class Events {
   std::map<std::string, Clock::time_point> sent_;
 };
 
-}  // namespace cbt::kube::cosi
+}  // namespace cbt::kube::cluster
 
-#endif  // CBT_PROGRAMS_COSI_API_EVENTS_H_
+#endif  // CBT_PROGRAMS_CLUSTER_EVENTS_H_

@@ -1,4 +1,4 @@
-#include "programs/cosi/api/events.h"
+#include "programs/cluster/events.h"
 
 #include <algorithm>
 #include <functional>
@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "base/text.h"
 
-namespace cbt::kube::cosi {
+namespace cbt::kube::cluster {
 namespace {
 
 // What the API server takes of a note.
@@ -81,4 +81,4 @@ void Events::Send(const Subject& subject, std::string_view type, std::string_vie
                       });
 }
 
-}  // namespace cbt::kube::cosi
+}  // namespace cbt::kube::cluster
