@@ -1,6 +1,6 @@
 """A strict store of S3's protocol for tests, in memory, with faults.
 
-s3_double.py ACCESS_KEY SECRET_KEY TOKEN BUCKET [PAGE]
+s3_double.py ACCESS_KEY SECRET_KEY TOKEN BUCKET [PAGE [HOST]]
 
 Prints its port. Commands on standard input, each answered by a line:
   fault KIND METHOD COUNT [SKIP]   COUNT requests with METHOD (ANY: all) have this fault, after SKIP others
@@ -27,6 +27,7 @@ from xml.sax.saxutils import escape
 
 ACCESS, SECRET, TOKEN, BUCKET = sys.argv[1:5]
 PAGE = int(sys.argv[5]) if len(sys.argv) > 5 else 1000
+HOST = sys.argv[6] if len(sys.argv) > 6 else "127.0.0.1"
 objects = {}
 marks = {}  # the metadata of objects that were put in parts
 uploads = {}  # their parts until they are complete
@@ -297,7 +298,7 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 def main():
-    server = Server(("127.0.0.1", 0), Handler)
+    server = Server((HOST, 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_address[1], flush=True)
     for line in sys.stdin:

@@ -201,7 +201,7 @@ absl::Status NbdData::Flush() {
 
 absl::Status NbdData::CheckWritable() {
   bool read_only = false;
-  const absl::Status asked = With([&](NbdConnection& connection) {
+  const absl::Status asked = With([&](const NbdConnection& connection) {
     read_only = connection.IsReadOnly();
     return absl::OkStatus();
   });

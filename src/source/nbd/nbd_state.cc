@@ -13,11 +13,11 @@ absl::StatusOr<std::shared_ptr<NbdExport::State>> NbdExport::State::Open(const s
   absl::StatusOr<std::unique_ptr<NbdConnection>> connection =
       NbdConnection::Connect(uri, options, needs);
   if (!connection.ok()) return connection.status();
-  absl::StatusOr<uint64_t> size = (*connection)->QuerySize();
-  if (!size.ok()) return size.status();
-  absl::StatusOr<std::vector<std::string>> contexts = (*connection)->ListContexts();
-  if (!contexts.ok()) return contexts.status();
-  return std::make_shared<State>(uri, std::move(options), needs, *size, *std::move(contexts),
+  const absl::StatusOr<uint64_t> bytes = (*connection)->QuerySize();
+  if (!bytes.ok()) return bytes.status();
+  absl::StatusOr<std::vector<std::string>> listed = (*connection)->ListContexts();
+  if (!listed.ok()) return listed.status();
+  return std::make_shared<State>(uri, std::move(options), needs, *bytes, *std::move(listed),
                                  *std::move(connection));
 }
 
@@ -71,10 +71,10 @@ absl::Status NbdExport::State::StartAndCheck(NbdConnection& connection,
     if (!absl::IsNotFound(status)) return status;
     return absl::NotFoundError(absl::StrCat(status.message(), "; it lists: ", ContextList()));
   }
-  const absl::StatusOr<uint64_t> size = connection.Size();
-  if (!size.ok()) return size.status();
-  if (*size != size_) {
-    return absl::AbortedError(absl::StrCat(label(), ": the export has ", *size,
+  const absl::StatusOr<uint64_t> bytes = connection.Size();
+  if (!bytes.ok()) return bytes.status();
+  if (*bytes != size_) {
+    return absl::AbortedError(absl::StrCat(label(), ": the export has ", *bytes,
                                            " bytes now, it had ", size_, " when it was opened"));
   }
   return absl::OkStatus();

@@ -36,10 +36,20 @@ class NbdDataTest : public testing::Test {
     std::filesystem::remove(directory_ / "socket");
     server_ = std::make_unique<ChildProcess>(std::move(command), directory_ / "log");
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (!std::filesystem::exists(directory_ / "socket") && server_->running() &&
-           std::chrono::steady_clock::now() < end) {
+    while (!Listens() && server_->running() && std::chrono::steady_clock::now() < end) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
     }
+  }
+  // Whether the socket, which is there before, takes connections. A try might be the only one that
+  // the server takes.
+  bool Listens() const {
+    std::ifstream sockets("/proc/net/unix");
+    for (std::string line; std::getline(sockets, line);) {
+      if (line.ends_with(directory_ / "socket") && line.find(" 00010000 ") != std::string::npos) {
+        return true;
+      }
+    }
+    return false;
   }
   void StartNbdkit(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {"nbdkit", "-f", "-U", directory_ / "socket"});
