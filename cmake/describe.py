@@ -12,7 +12,7 @@ import pathlib
 import subprocess
 import sys
 
-FILES = {"FILE", "PATH", "PATH|ADDR"}
+FILES = {"FILE", "PATH", "PATH|ADDR", "DATA", "TARGET"}
 
 
 def walk(command, path=()):

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <stop_token>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "cbt/extent.h"
@@ -24,8 +25,10 @@ struct TransferProgress {
 };
 
 struct TransferOptions {
-  size_t threads = 8;  // each has a blob twice: 32 MiB at most
+  size_t threads = 8;  // each has a request's 8 MiB, and a blob twice: 48 MiB at most
   std::stop_token stop = {};
+  // Restore() only: the blobs to look at, from FindMissing(); nullopt: all.
+  std::optional<std::vector<uint32_t>> only = {};
   // Called by any thread, one at a time.
   std::function<void(const TransferProgress&)> on_progress = nullptr;
 };

@@ -182,7 +182,10 @@ class DirectoryBucket final : public Bucket {
   absl::Status ListDirectory(const std::string& below, const std::string& prefix,
                              const std::function<absl::Status(const ObjectInfo&)>& use) const {
     std::error_code error;
-    std::filesystem::directory_iterator entries(PathOf(below), error);
+    std::filesystem::directory_iterator entries;
+    do {
+      entries = std::filesystem::directory_iterator(PathOf(below), error);
+    } while (error == std::errc::interrupted);
     if (error) {
       const bool missing =
           error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;

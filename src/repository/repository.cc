@@ -28,6 +28,15 @@ constexpr size_t kMaxUnindexedBlobs = 50'000;
 constexpr size_t kMinUnindexedPacks = 4;
 constexpr size_t kMaxUnindexedPacks = 256;
 
+// Blobs of the volume's next GiB or so are looked at together: in a pack they stand roughly in the
+// order of the volume.
+constexpr size_t kGroupedAtOnce = 1024;
+
+std::string BlobName(const std::string& repository, BlobType type, const Id& id) {
+  return absl::StrCat(repository, ": blob ", id.Short(),
+                      type == BlobType::kTree ? " of a tree" : "");
+}
+
 const FileInfo* FindFile(const std::vector<FileInfo>& files, const Id& id) {
   const auto found =
       std::lower_bound(files.begin(), files.end(), id,
@@ -210,35 +219,92 @@ std::optional<PackedBlob> Repository::Find(BlobType type, const Id& id) const {
   return place->blob;
 }
 
-absl::StatusOr<std::vector<uint8_t>> Repository::LoadBlob(BlobType type, const Id& id) {
+absl::StatusOr<BlobPlace> Repository::PlaceOf(BlobType type, const Id& id) const {
   std::optional<BlobPlace> place;
   {
     const std::lock_guard lock(mutex_);
     place = index_.Find(type, id);
   }
-  const bool tree = type == BlobType::kTree;
-  const std::string name =
-      absl::StrCat(store_->name(), ": blob ", id.Short(), tree ? " of a tree" : "");
-  if (!place.has_value()) return absl::NotFoundError(absl::StrCat(name, ": is in no index"));
-  const uint64_t max = tree ? kMaxTreeBytes : kMaxDataBytes;
-  const PackedBlob& blob = place->blob;
-  if (blob.size() > max || blob.length > max + kSealBytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(name, ": has more than the ", max, " bytes that a blob may have"));
+  if (!place.has_value()) {
+    return absl::NotFoundError(absl::StrCat(BlobName(name(), type, id), ": is in no index"));
   }
-  const absl::StatusOr<std::vector<uint8_t>> sealed =
-      store_->GetRange(FileKind::kPack, place->pack, blob.offset, blob.length);
-  if (!sealed.ok()) return sealed.status();
-  absl::StatusOr<std::vector<uint8_t>> plain = store_->key().Open(*sealed);
+  const uint64_t max = type == BlobType::kTree ? kMaxTreeBytes : kMaxDataBytes;
+  if (place->blob.size() > max || place->blob.length > max + kSealBytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        BlobName(name(), type, id), ": has more than the ", max, " bytes that a blob may have"));
+  }
+  return *place;
+}
+
+absl::StatusOr<std::vector<uint8_t>> Repository::OpenBlob(const BlobPlace& place,
+                                                          std::span<const uint8_t> sealed) const {
+  const PackedBlob& blob = place.blob;
+  absl::StatusOr<std::vector<uint8_t>> plain = store_->key().Open(sealed);
   if (plain.ok() && blob.uncompressed != 0) plain = DecompressExactly(*plain, blob.uncompressed);
-  if (plain.ok() && Id::Of(*plain) != id) {
+  if (plain.ok() && Id::Of(*plain) != blob.id) {
     plain = absl::DataLossError("does not have the content of its name");
   }
   if (!plain.ok()) {
-    return Of(absl::StrCat(name, " in ", store_->NameOf(FileKind::kPack, place->pack)),
+    return Of(absl::StrCat(BlobName(name(), blob.type, blob.id), " in ",
+                           store_->NameOf(FileKind::kPack, place.pack)),
               plain.status());
   }
   return plain;
+}
+
+absl::StatusOr<std::vector<uint8_t>> Repository::LoadBlob(BlobType type, const Id& id) {
+  const absl::StatusOr<BlobPlace> place = PlaceOf(type, id);
+  if (!place.ok()) return place.status();
+  const absl::StatusOr<std::vector<uint8_t>> sealed =
+      store_->GetRange(FileKind::kPack, place->pack, place->blob.offset, place->blob.length);
+  if (!sealed.ok()) return sealed.status();
+  return OpenBlob(*place, *sealed);
+}
+
+absl::Status Repository::LoadBlobs(
+    BlobType type, std::span<const Id> ids,
+    const std::function<absl::Status(size_t, const std::vector<uint8_t>&)>& use) {
+  std::vector<WantedBlob> blobs(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    absl::StatusOr<BlobPlace> place = PlaceOf(type, ids[i]);
+    if (!place.ok()) return place.status();
+    blobs[i] = {*place, static_cast<uint32_t>(i)};
+  }
+  size_t next = 0;
+  for (const BlobRange& range : JoinNeighbours(blobs)) {
+    const absl::StatusOr<std::vector<uint8_t>> bytes =
+        store_->GetRange(FileKind::kPack, blobs[next].place.pack, range.offset, range.length);
+    if (!bytes.ok()) return bytes.status();
+    while (next < range.end) {
+      const BlobPlace& place = blobs[next].place;
+      const absl::StatusOr<std::vector<uint8_t>> plain = OpenBlob(
+          place, std::span(*bytes).subspan(place.blob.offset - range.offset, place.blob.length));
+      if (!plain.ok()) return plain.status();
+      // A blob that is wanted several times stands side by side with itself.
+      for (; next < range.end && blobs[next].place.blob.id == place.blob.id; ++next) {
+        if (absl::Status used = use(blobs[next].number, *plain); !used.ok()) return used;
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<BlobGroups> Repository::GroupBlobs(BlobType type, std::span<const Id> ids,
+                                                  std::span<const uint32_t> numbers) const {
+  BlobGroups groups;
+  while (!numbers.empty()) {
+    const std::span<const uint32_t> some = numbers.first(std::min(numbers.size(), kGroupedAtOnce));
+    numbers = numbers.subspan(some.size());
+    std::vector<WantedBlob> blobs;
+    blobs.reserve(some.size());
+    for (const uint32_t number : some) {
+      absl::StatusOr<BlobPlace> place = PlaceOf(type, ids[number]);
+      if (!place.ok()) return place.status();
+      blobs.push_back({*place, number});
+    }
+    groups.Add(std::move(blobs));
+  }
+  return groups;
 }
 
 absl::StatusOr<Id> Repository::SaveBlob(BlobType type, std::span<const uint8_t> plain) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "bucket/bucket.h"
 #include "cbt/secrets.h"
 #include "repository/blob_index.h"
+#include "repository/blob_ranges.h"
 #include "repository/config.h"
 #include "repository/file_store.h"
 #include "repository/index_file.h"
@@ -91,6 +93,20 @@ class Repository {
   // Errors: NOT_FOUND; DATA_LOSS; RESOURCE_EXHAUSTED past kMaxDataBytes or kMaxTreeBytes.
   absl::StatusOr<std::vector<uint8_t>> LoadBlob(BlobType type, const Id& id);
 
+  // Several blobs, those that lie close together in a pack with one request. Calls `use` with the
+  // place of each in `ids`, in any order, and ends at its first error.
+  // Memory: kMaxRangeBytes or one blob, and one blob twice.
+  // Errors: those of LoadBlob() and of `use`.
+  absl::Status LoadBlobs(
+      BlobType type, std::span<const Id> ids,
+      const std::function<absl::Status(size_t, const std::vector<uint8_t>&)>& use);
+
+  // Groups those of `ids` that `numbers` names, so that LoadBlobs() reads a group with one request.
+  // Memory: 8 bytes a blob, and 8 a group.
+  // Errors: NOT_FOUND.
+  absl::StatusOr<BlobGroups> GroupBlobs(BlobType type, std::span<const Id> ids,
+                                        std::span<const uint32_t> numbers) const;
+
   // Stores a blob unless the repository has it. Packs are written by the thread that fills one, and
   // an index of some packs from time to time: what an index names survives the process.
   absl::StatusOr<Id> SaveBlob(BlobType type, std::span<const uint8_t> plain);
@@ -119,6 +135,10 @@ class Repository {
   absl::StatusOr<IndexSummary> ReadIndexes(const std::vector<FileInfo>& files,
                                            const std::vector<FileInfo>* packs,
                                            std::vector<Id>& supersedes);
+  absl::StatusOr<BlobPlace> PlaceOf(BlobType type, const Id& id) const;
+  // The content of a blob whose sealed bytes are given.
+  absl::StatusOr<std::vector<uint8_t>> OpenBlob(const BlobPlace& place,
+                                                std::span<const uint8_t> sealed) const;
   absl::Status StorePack(OpenPack pack);
   absl::Status StoreIndex(std::span<const IndexedPack> packs);
 

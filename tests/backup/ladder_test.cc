@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <thread>
 
+#include "absl/time/clock.h"
+#include "repository/tree.h"
 #include "tests/backup/fixture.h"
 
 namespace cbt::backup {
@@ -154,6 +157,99 @@ TEST_F(Ladder, TwoAtOnce) {
   const auto repository = Open();
   EXPECT_TRUE(RestoreOf(*repository, "vol", "") == first_);
   EXPECT_TRUE(RestoreOf(*repository, "other", "") == second_);
+}
+
+TEST_F(Ladder, TwoOfOneVolumeAtOnce) {
+  const CreateResult one = ValueOf(Make("one"));
+  Bytes third = first_;
+  third[(3 << 20) + 1] ^= 1;
+  History other;
+  other.Add("one", first_);
+  other.Add("three", third);
+  history_.Add("two", second_);
+  const auto a = Open();
+  const auto b = Open();
+  absl::StatusOr<CreateResult> made = absl::UnknownError("not run");
+  std::thread thread([&] { made = BackUp(*a, history_, "two"); });
+  const absl::StatusOr<CreateResult> mine = BackUp(*b, other, "three");
+  thread.join();
+  for (const CreateResult& result : {ValueOf(std::move(made)), ValueOf(mine)}) {
+    EXPECT_EQ(result.snapshot.tier, "delta");
+    EXPECT_EQ(result.parent, one.snapshot.snapshot.id);
+  }
+  const auto repository = Open();
+  EXPECT_TRUE(RestoreOf(*repository, "vol", "two") == second_);
+  EXPECT_TRUE(RestoreOf(*repository, "vol", "three") == third);
+  // Either is the next one's base.
+  history_.Add("three", third);
+  history_.Add("four", Bytes(first_.size(), 9));
+  EXPECT_EQ(ValueOf(Make("four")).snapshot.tier, "delta");
+  ExpectRestored();
+}
+
+TEST_F(Ladder, ParentsWithOtherBlobs) {
+  // What another version, or another program with these tags, may have written.
+  const auto parent = [&](uint64_t blob, uint64_t said) {
+    const auto repository = Open();
+    VolumeSnapshot made{.volume = "vol", .ours = true, .handle = "one", .capacity = first_.size()};
+    made.blob_bytes = said;
+    std::vector<repository::Id> content;
+    for (size_t at = 0; at < first_.size(); at += blob) {
+      content.push_back(ValueOf(repository->SaveBlob(
+          repository::BlobType::kData,
+          std::span(first_).subspan(at, std::min<size_t>(blob, first_.size() - at)))));
+    }
+    const std::string tree = repository::EncodeFileTree(
+        {.name = "vol", .size = first_.size(), .content = std::move(content)}, absl::Now());
+    made.snapshot = {.time = absl::Now(),
+                     .tree = ValueOf(repository->SaveBlob(
+                         repository::BlobType::kTree,
+                         {reinterpret_cast<const uint8_t*>(tree.data()), tree.size()})),
+                     .paths = {"/vol"},
+                     .tags = TagsOf(made)};
+    EXPECT_OK(repository->Flush());
+    ValueOf(repository->SaveSnapshot(made.snapshot));
+  };
+  constexpr uint64_t kMebi = 1 << 20;
+  history_.Add("two", second_);
+  for (const auto& [blob, said] : {std::pair{3 * kMebi, 3 * kMebi},
+                                   {2 * kMebi, kMebi},
+                                   {kMebi, 2 * kMebi},
+                                   {16 * kMebi, 16 * kMebi}}) {
+    parent(blob, said);
+    EXPECT_EQ(ValueOf(Make("two")).snapshot.tier, "allocated") << blob << ' ' << said;
+    EXPECT_NE(notes_.find("not a parent"), std::string::npos) << notes_;
+    ExpectRestored();
+    std::filesystem::remove_all(directory_ / "snapshots");
+    std::filesystem::create_directory(directory_ / "snapshots");
+  }
+  parent(2 * kMebi, 2 * kMebi);
+  const CreateResult two = ValueOf(Make("two"));
+  EXPECT_EQ(two.snapshot.tier, "delta");
+  EXPECT_EQ(two.snapshot.blob_bytes, 2 * kMebi);
+  EXPECT_EQ(two.blobs_read, 1u);
+  ExpectRestored();
+}
+
+TEST_F(Ladder, ClocksThatAreWrong) {
+  const CreateResult one = ValueOf(Make("one"));
+  // A host ten years ahead, and one that begins at the epoch.
+  repository::Snapshot ahead = one.snapshot.snapshot;
+  ahead.time = absl::Now() + absl::Hours(24 * 3650);
+  const repository::Id future = ValueOf(Open()->SaveSnapshot(ahead));
+  repository::Snapshot behind = one.snapshot.snapshot;
+  behind.time = absl::UnixEpoch();
+  ValueOf(Open()->SaveSnapshot(behind));
+  Bytes bytes = second_;
+  for (const char* handle : {"two", "three"}) {
+    bytes[(3 << 20) + 9] ^= 1;
+    history_.Add(handle, bytes);
+    const CreateResult made = ValueOf(Make(handle));
+    EXPECT_EQ(made.snapshot.tier, "delta");
+    EXPECT_EQ(made.parent, future);  // the changes are those since its handle
+    const auto repository = Open();
+    EXPECT_TRUE(RestoreOf(*repository, "vol", handle) == bytes);
+  }
 }
 
 TEST_F(Ladder, AnInputThatChangedIsNotPublished) {

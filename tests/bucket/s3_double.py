@@ -1,13 +1,14 @@
 """A strict store of S3's protocol for tests, in memory, with faults.
 
-s3_double.py ACCESS_KEY SECRET_KEY TOKEN BUCKET [PAGE]
+s3_double.py ACCESS_KEY SECRET_KEY TOKEN BUCKET [PAGE [HOST]]
 
 Prints its port. Commands on standard input, each answered by a line:
-  fault KIND METHOD COUNT   the next COUNT requests with METHOD (ANY: all) have this fault
+  fault KIND METHOD COUNT [SKIP]   COUNT requests with METHOD (ANY: all) have this fault, after SKIP others
   most                      the most requests at a time since the last such command
   completed, open           uploads in parts: completed since, and now neither done nor given up
   credentials ACCESS SECRET others are refused from now on
   count                     requests since the last such command
+  write DIRECTORY           writes all objects as files below it
 Signatures are computed here from what came over the wire, with no code of the client's.
 """
 
@@ -16,6 +17,7 @@ import calendar
 import hashlib
 import hmac
 import http.server
+import os
 import re
 import sys
 import threading
@@ -25,6 +27,7 @@ from xml.sax.saxutils import escape
 
 ACCESS, SECRET, TOKEN, BUCKET = sys.argv[1:5]
 PAGE = int(sys.argv[5]) if len(sys.argv) > 5 else 1000
+HOST = sys.argv[6] if len(sys.argv) > 6 else "127.0.0.1"
 objects = {}
 marks = {}  # the metadata of objects that were put in parts
 uploads = {}  # their parts until they are complete
@@ -41,6 +44,9 @@ def take_fault(method):
     with lock:
         for fault in faults:
             if fault[1] in ("ANY", method) and fault[2] > 0:
+                if fault[3] > 0:
+                    fault[3] -= 1
+                    continue
                 fault[2] -= 1
                 return fault[0]
     return None
@@ -292,7 +298,7 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 def main():
-    server = Server(("127.0.0.1", 0), Handler)
+    server = Server((HOST, 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_address[1], flush=True)
     for line in sys.stdin:
@@ -300,7 +306,13 @@ def main():
         answer = "ok"
         with lock:
             if words[0] == "fault":
-                faults[:] = [[words[1], words[2], int(words[3])]]
+                faults[:] = [[words[1], words[2], *map(int, (*words[3:], 0)[:2])]]
+            elif words[0] == "write":
+                for key, body in objects.items():
+                    path = os.path.join(words[1], key)
+                    os.makedirs(os.path.dirname(path), exist_ok=True)
+                    with open(path, "wb") as file:
+                        file.write(body)
             elif words[0] == "credentials":
                 globals().update(ACCESS=words[1], SECRET=words[2])
             else:

@@ -4,11 +4,13 @@ import json
 import os
 import pathlib
 import random
+import re
 import shutil
 import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 import unittest
 
@@ -17,7 +19,7 @@ import support
 BLOB = 1 << 20
 PASSWORD = "the password of the test"
 HERE = pathlib.Path(__file__).resolve().parent
-RESTIC = shutil.which("restic")
+RESTIC = os.environ.get("CBT_TEST_RESTIC") or shutil.which("restic")
 DOUBLE = HERE.parent / "bucket/s3_double.py"
 
 
@@ -141,7 +143,7 @@ class Backup(support.CbtTest):
         self.assertEqual((summary["handle"], summary["blobs_read"]), ("tue", 1))
         # Changes since another snapshot are none since this one.
         _, said = self.create("--data", tuesday, "--delta", cbm, "--require-incremental", code=1)
-        self.assertIn("since mon, but the newest snapshot of the repository is tue", said)
+        self.assertIn("since mon, and not since tue", said)
         # A list that says no names, and two images.
         self.change(2 * BLOB, b"abc")
         wednesday = self.snapshot("wednesday")
@@ -161,6 +163,111 @@ class Backup(support.CbtTest):
         lines = pathlib.Path(csv).read_text().splitlines()
         pathlib.Path(csv).write_text("\n".join(lines[:-1]) + "\n")
         self.create(*arguments, "--delta-base", "thu", code=2)
+
+    def nbd(self, *arguments):
+        """The URI of an export of qemu-nbd, which has one client."""
+        if shutil.which("qemu-nbd") is None:
+            self.skipTest("qemu-nbd is not installed")
+        self.exports = getattr(self, "exports", 0) + 1
+        socket = self.path(f"n{self.exports}")
+        server = subprocess.Popen(["qemu-nbd", "-k", socket, *arguments], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        limit = time.monotonic() + 30
+        # The socket is there before it takes connections, and a try might be the only one that is taken.
+        while not re.search(rf" 00010000 .* {re.escape(socket)}$", pathlib.Path("/proc/net/unix").read_text(), re.MULTILINE):
+            self.assertIsNone(server.poll())
+            self.assertLess(time.monotonic(), limit)
+            time.sleep(0.01)
+        return f"nbd+unix:///?socket={socket}"
+
+    def test_data_over_nbd(self):
+        self.image = self.image[: 6 * BLOB]
+        monday = self.snapshot("monday")
+        summary, said = self.create("--init", "--data", self.nbd("-r", "-f", "raw", monday), "--handle", "mon")
+        self.assertEqual(summary["tier"], "allocated", said)
+        self.assertIn(summary["blobs_read"], (4, 5, 6))  # zeros may be data
+        self.assertEqual(self.restored(), bytes(self.image))
+        self.change(BLOB, b"new")
+        tuesday = self.snapshot("tuesday")
+        cbm = self.path("tue.cbm")
+        self.ok("delta", monday, tuesday, "--from", "image", "-o", cbm, "--base-name", "mon", "--target-name", "tue")
+        summary, _ = self.create("--data", self.nbd("-r", "-f", "raw", tuesday), "--delta", cbm, "--require-incremental")
+        self.assertEqual(summary["blobs_read"], 1)
+        self.assertEqual(self.backup("verify", "vol1", "--data", self.nbd("-r", "-f", "raw", tuesday)).stdout[:4], "yes:")
+        self.backup("verify", "vol1", "--data", self.nbd("-r", "-f", "raw", monday), code=1)
+        # As an increment of qcow2.
+        self.ok("export", cbm, "--from", "cbm", "--data", self.nbd("-r", "-f", "raw", tuesday), "--backing", monday,
+                "--output", self.path("tue.qcow2"))
+        self.ok("apply", monday, self.path("tue.qcow2"), self.path("applied"), "--from", "qcow2")
+        self.assertEqual(pathlib.Path(self.path("applied")).read_bytes(), bytes(self.image))
+        # Back into a qcow2 that has more room, whatever it held.
+        target = self.path("target.qcow2")
+        raw = self.write("noise", noise(7 * BLOB))
+        subprocess.run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, target], check=True)
+        for arguments in ((), ("--onto",)):
+            self.backup("restore", "vol1", "--to", self.nbd("-f", "qcow2", target), *arguments)
+            subprocess.run(["qemu-img", "convert", "-f", "qcow2", "-O", "raw", target, self.path("out")], check=True)
+            out = pathlib.Path(self.path("out")).read_bytes()
+            self.assertEqual(out[: 6 * BLOB], bytes(self.image))
+            self.assertEqual(out[6 * BLOB:], pathlib.Path(raw).read_bytes()[6 * BLOB:])
+        self.assertIn("read-only", self.backup("restore", "vol1", "--to", self.nbd("-r", "-f", "raw", raw), code=2).stderr)
+        small = self.write("small", bytes(5 * BLOB))
+        self.assertIn("has 5242880 bytes, the volume 6291456",
+                      self.backup("restore", "vol1", "--to", self.nbd("-f", "raw", small), code=2).stderr)
+        self.backup("verify", "vol1", "--data", f"nbd+unix:///?socket={self.path('none')}", code=3)
+
+    def test_restores_of_what_changed(self):
+        monday = self.snapshot("monday")
+        self.create("--init", "--data", monday, "--handle", "mon")
+        first = bytes(self.image)
+        self.change(BLOB, b"new")
+        tuesday = self.snapshot("tuesday")
+        self.create("--data", tuesday, "--delta", monday, tuesday, "--delta-base", "mon", "--handle", "tue")
+        target = self.path("target")
+
+        def back(held, *arguments, code=0):
+            pathlib.Path(target).write_bytes(held)
+            done = self.backup("restore", "vol1@mon", "--to", target, "--onto", "--json", *arguments, code=code)
+            found = pathlib.Path(target).read_bytes()
+            if code:
+                self.assertEqual(found, held)
+                return done.stderr
+            self.assertEqual(found, first)
+            return json.loads(done.stdout.splitlines()[-1])
+
+        # The target holds Tuesday: one blob differs from Monday's.
+        done = back(self.image, "--since", "tue")
+        self.assertEqual((done["total_bytes"], done["bytes_written"]), (BLOB, BLOB))
+        self.assertEqual(back(first, "--since", "mon")["total_bytes"], 0)
+        # It holds Tuesday and what a map says, and Monday and what two images differ in.
+        now = bytearray(self.image)
+        now[3 * BLOB : 3 * BLOB + 3] = b"now"
+        later = self.write("now.img", now)
+        cbm = self.path("now.cbm")
+        self.ok("delta", tuesday, later, "--from", "image", "-o", cbm, "--base-name", "tue", "--target-name", "now")
+        done = back(now, "--since", "tue", "--delta", cbm)
+        self.assertEqual(done["total_bytes"], 2 * BLOB)
+        done = back(now, "--delta", monday, later, "--delta-base", "mon")
+        self.assertEqual(done["total_bytes"], 2 * BLOB)
+        # From a service, as `vol1/now` is a snapshot of the target.
+        os.rename(later, self.path("vol1/now.img"))
+        self.create("--data", self.path("vol1/now.img"), "--handle", "vol1/now")
+        address = self.serve()
+        pathlib.Path(target).write_bytes(now)
+        self.create("--data", monday, "--from-service", address, "--snapshot", "vol1/monday")
+        done = self.backup("restore", "vol1@vol1/monday", "--to", target, "--onto", "--from-service", address,
+                           "--snapshot", "vol1/now", "--json")
+        self.assertEqual(json.loads(done.stdout.splitlines()[-1])["total_bytes"], 2 * BLOB)
+        self.assertEqual(pathlib.Path(target).read_bytes(), first)
+        # What can't be true is refused, and nothing is written.
+        self.assertIn("since tue, and not since mon", back(now, "--delta", cbm, code=2))
+        self.assertIn("something else", back(now + b"more", "--since", "tue", "--delta", cbm, code=2))
+        self.assertIn("nothing was written", back(noise(len(first)), "--since", "tue", code=2))
+        self.assertIn("no snapshot", back(now, "--since", "wed", code=2))
+        cut = pathlib.Path(cbm).read_bytes()[:-1]
+        back(now, "--since", "tue", "--delta", self.write("cut.cbm", cut), code=2)
+        self.backup("restore", "vol1", "--to", target, "--since", "tue", code=2)  # without --onto
 
     def test_passwords(self):
         monday = self.snapshot("monday")
@@ -235,6 +342,53 @@ class Backup(support.CbtTest):
         self.assertEqual(self.restored(), bytes(self.image))
         if RESTIC is None:
             self.skipTest("restic is not installed")
+        self.restic("check", "--read-data")
+
+    def test_many_writers(self):
+        """Eight volumes in one repository at a time, and half of the backups are killed."""
+        self.create("--init", "--data", self.write("small", b"x" * 512), "--handle", "zero")
+        environment = {**os.environ, **self.environment}
+        failures = []
+        rounds = 2 * int(os.environ.get("CBT_TEST_SCALE", "1") or "1")
+
+        def writer(number):
+            dice = random.Random(number)
+            name, image = f"w{number}", bytearray(dice.randbytes(5 * BLOB))
+            path = self.path(f"{name}.img")
+            for turn in range(rounds):
+                place = dice.randrange(len(image) - 9)
+                image[place : place + 9] = b"turn %04d" % turn
+                pathlib.Path(path).write_bytes(image)
+                command = [support.CBT, "backup", "create", name, "--data", path, "--handle", f"h{turn}", "-q"]
+                while True:
+                    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                    if dice.random() < 0.5:
+                        time.sleep(dice.uniform(0, 0.6))
+                        process.kill()
+                    said = process.communicate()[1]
+                    if process.returncode == 0:
+                        break
+                    if process.returncode != -signal.SIGKILL:
+                        failures.append((name, turn, process.returncode, said))
+                        return
+            done = support.run("backup", "restore", name, "--to", path + ".out", env=self.environment)
+            if done.code != 0 or pathlib.Path(path + ".out").read_bytes() != image:
+                failures.append((name, "restore", done))
+
+        threads = [threading.Thread(target=writer, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+        listed = [json.loads(line) for line in self.backup("list", "--json").stdout.splitlines()]
+        for number in range(8):
+            handles = [one["handle"] for one in listed if one["volume"] == f"w{number}"]
+            # A backup that was killed after its snapshot is made once more.
+            self.assertEqual(sorted(set(handles)), sorted(f"h{turn}" for turn in range(rounds)))
+        if RESTIC is None:
+            self.skipTest("restic is not installed")
+        self.restic("unlock", "--remove-all")
         self.restic("check", "--read-data")
 
     def test_a_bucket(self):

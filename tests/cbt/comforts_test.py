@@ -271,6 +271,30 @@ class Bar(support.CbtTest):
         self.assertTrue((text + drain(main)).endswith("\r\x1b[K"))
         self.assertEqual(sorted(os.listdir(self.folder)), ["bits"])
 
+    def test_an_interrupt_while_a_map_is_written(self):
+        bits = self.path("bits")
+        with open(bits, "wb") as file:
+            file.write(b"\x55" * (8 * MIB))
+        folder = self.path("maps")
+        os.mkdir(folder)
+        out = os.path.join(folder, "out.cbm")
+        ended = 0
+        for _ in range(20):
+            child = subprocess.Popen([support.CBT, "map", "convert", bits, "--from", "bitmap:granularity=512", "--as", "delta",
+                                      "--capacity", "32G", "--base-name", "m", "-o", out, "-q"])
+            self.addCleanup(child.kill)
+            while child.poll() is None and not any(name.endswith(".partial") for name in os.listdir(folder)):
+                pass
+            child.send_signal(signal.SIGINT)
+            code = child.wait(60)
+            # Without the end of a file's writing, its name is the old one or none.
+            self.assertIn(code, (0, -signal.SIGINT))
+            self.assertIn(os.listdir(folder), ([], ["out.cbm"]))
+            ended += code != 0
+            if ended == 1:
+                break
+        self.assertGreater(ended, 0)
+
     def test_no_bar_where_none_is_wanted(self):
         for option in ("--no-progress", "-q"):
             child, terminal = self.begin(option)

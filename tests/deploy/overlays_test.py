@@ -87,10 +87,13 @@ class BuiltTest(unittest.TestCase):
                         said = usage("cbt-cluster", "sidecar")
                     elif image in ("csi-snapshot-metadata", "csi-driver", "cbtctl"):
                         program = os.path.basename(container.get("command", ["cbtctl"])[0])
-                        said, arguments = usage(program, arguments[0]), arguments[1:]
+                        words = 2 if arguments[0] == "backup" else 1
+                        said, arguments = usage(program, *arguments[:words]), arguments[words:]
                     else:
                         continue
                     for argument in arguments:
+                        if not argument.startswith("--"):
+                            continue
                         self.assertRegex(said, f"(?m){argument.partition('=')[0]}[ ,\n]", str(pod))
 
     def test_the_sidecars_of_kubernetes_are_those_that_are_tested(self):
@@ -117,6 +120,69 @@ class BuiltTest(unittest.TestCase):
             return found
         self.assertEqual(of("driver", "csi-cbt-snapshot-metadata"),
                          of("sidecar", "csi-snapshot-metadata"))
+
+
+@unittest.skipIf(built.kubectl() is None, "no kubectl")
+class FleetTest(unittest.TestCase):
+    """deploy/kubernetes/backup/fleet.py."""
+
+    def fleet(self, claims, *arguments, **environment):
+        path = f"{os.path.dirname(built.kubectl())}:{os.environ['PATH']}"
+        done = subprocess.run([sys.executable, "-B", os.path.join(built.DEPLOY, "backup", "fleet.py"), *arguments],
+                              input=json.dumps({"items": claims}), capture_output=True, text=True, check=True,
+                              env={**os.environ, "PATH": path, **environment})
+        return json.loads(done.stdout)["items"], done.stderr
+
+    @staticmethod
+    def claim(namespace, name, size="5Gi", phase="Bound", **spec):
+        return {"metadata": {"namespace": namespace, "name": name}, "spec": spec,
+                "status": {"phase": phase, "capacity": {"storage": size}}}
+
+    def test_the_base_is_the_fleet_of_its_claim(self):
+        folder = os.path.join(built.DEPLOY, "backup")
+        made, said = self.fleet([self.claim("volume-backup", "data", "1Gi")], "2", "1")
+        self.assertEqual(said, "")
+        wanted = [one for one in built.build(folder) if one["kind"] in ("ConfigMap", "CronJob")]
+        for one in made + wanted:
+            one["spec"] = {**one.get("spec", {}), "schedule": ""}
+        self.assertEqual(made, wanted)
+
+    def test_each_claim_has_its_own(self):
+        long_name = "data-of-a-database-with-a-long-name-0123456789"
+        claims = [self.claim("shop", "orders", "20Gi", storageClassName="fast"), self.claim("shop", long_name),
+                  self.claim("shop", "waits", phase="Pending")]
+        made, said = self.fleet(claims, OVERLAY=os.path.join(built.OVERLAYS, "backup"))
+        self.assertIn("waits", said)
+        self.assertEqual(len(made), 6)
+        self.assertEqual(len({(one["kind"], one["metadata"]["name"]) for one in made}), 6)
+        for one in made:
+            self.assertLessEqual(len(one["metadata"]["name"]), 52)
+            self.assertEqual(one["metadata"]["namespace"], "shop")
+        (store,) = [one for one in made if one["metadata"]["name"] == "store-orders"]
+        (pod,) = pods.workloads([store])
+        own = pod.volumes("ephemeral")[0]["volumeClaimTemplate"]["spec"]
+        self.assertEqual((own["resources"]["requests"]["storage"], own["storageClassName"], own["dataSource"]["name"]),
+                         ("20Gi", "fast", "backup-orders"))
+        self.assertEqual(pods.environment(pod.containers[0])["CLAIM"], "orders")
+        (snapshot,) = [one for one in made if one["kind"] == "ConfigMap" and one["metadata"]["name"] != "backup-orders"]
+        self.assertIn(f"persistentVolumeClaimName: {long_name}\n", snapshot["data"]["snapshot.yaml"])
+        name = snapshot["metadata"]["name"]
+        self.assertIn(f"  name: {name}\n", snapshot["data"]["snapshot.yaml"])
+        # The Pod asks about the snapshot that was made.
+        (other,) = [one for one in pods.workloads(made) if one.name == name.replace("backup-", "store-", 1)]
+        self.assertEqual("backup-" + pods.environment(other.containers[0])["CLAIM"], name)
+
+    def test_the_times_are_spread(self):
+        made, _ = self.fleet([self.claim("n", f"claim-{i}") for i in range(1000)], "22", "4")
+        minutes = {}
+        for one in made:
+            if one["metadata"]["name"].startswith("backup-") and one["kind"] == "CronJob":
+                minute, hour = one["spec"]["schedule"].split()[:2]
+                self.assertIn(int(hour), (22, 23, 0, 1))
+                minutes[hour, minute] = minutes.get((hour, minute), 0) + 1
+        # 240 minutes, some four claims in each.
+        self.assertGreater(len(minutes), 210)
+        self.assertLess(max(minutes.values()), 16)
 
 
 class AppliedTest(unittest.TestCase):
@@ -163,8 +229,8 @@ class AppliedTest(unittest.TestCase):
 
     def test_pods_are_admitted(self):
         """Pod Security says so of the Pods themselves; there is no controller to make them."""
-        for name in ("driver", "example", "provider", "sessions", "aggregated", "cosi/controller",
-                     "cosi/driver", "cosi/node"):
+        for name in ("driver", "example", "provider", "sessions", "aggregated", "backup",
+                     "cosi/controller", "cosi/driver", "cosi/node"):
             objects = built.build(os.path.join(built.DEPLOY, name))
             for one in objects:
                 if one["kind"] in ("Namespace", "ServiceAccount"):
@@ -173,7 +239,7 @@ class AppliedTest(unittest.TestCase):
                     self.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {
                         "name": "default", "namespace": one["metadata"]["name"]}})
             for pod in pods.workloads(objects):
-                template = pod.thing["spec"]["template"]
+                template = pod.template
                 made = {"apiVersion": "v1", "kind": "Pod", "spec": template["spec"],
                         "metadata": {"generateName": "x-", "namespace": pod.namespace,
                                      "labels": template["metadata"]["labels"]}}

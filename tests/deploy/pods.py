@@ -16,9 +16,9 @@ class Workload:
         spec = thing["spec"]
         if self.kind == "CronJob":
             spec = spec["jobTemplate"]["spec"]
-        template = thing if self.kind == "Pod" else spec["template"]
-        self.labels = template["metadata"].get("labels", {})
-        self.pod = template["spec"]
+        self.template = thing if self.kind == "Pod" else spec["template"]
+        self.labels = self.template["metadata"].get("labels", {})
+        self.pod = self.template["spec"]
         self.containers = self.pod["containers"]
         self.replicas = spec.get("replicas", 1)
 

@@ -1,11 +1,7 @@
 // `cbtctl backup`: volumes in restic's repositories.
 
-#include <fcntl.h>
-#include <sys/ioctl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,11 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
-#include "base/file_io.h"
 #include "base/json_builder.h"
 #include "base/text.h"
 #include "cbt/source/copy_ranges.h"
-#include "cbt/source/image.h"
 #include "cbt/version.h"
 #include "programs/backup/create.h"
 #include "programs/backup/restore.h"
@@ -27,8 +21,9 @@
 #include "programs/cbt/command.h"
 #include "programs/cbt/commands/backup_common.h"
 #include "programs/cbt/commands/backup_ranges.h"
+#include "programs/cbt/commands/backup_target.h"
+#include "programs/cbt/commands/snapshot_data.h"
 #include "programs/cbt/output/output.h"
-#include "programs/cbt/support/files.h"
 #include "programs/cbt/support/numbers.h"
 #include "programs/cbt/support/status.h"
 #include "repository/host.h"
@@ -42,6 +37,7 @@ struct BackupArguments {
   std::string data;
   std::string to;
   bool onto = false;
+  std::string since;
   bool require_incremental = false;
   std::vector<std::string> tags;
   double percent = 100;
@@ -92,12 +88,13 @@ int CreateBackup(const BackupArguments& arguments) {
   static constexpr char kName[] = "backup create";
   const auto fail = [](const absl::Status& status) { return Report(kName, status); };
   const StopOnSignal stop;
-  const absl::StatusOr<std::shared_ptr<const Image>> image = Image::Open(arguments.data);
-  if (!image.ok()) return fail(image.status());
+  const absl::StatusOr<SnapshotData> data = SnapshotData::Open(arguments.data, stop.token());
+  if (!data.ok()) return fail(data.status());
   if (absl::Status valid = backup::CheckVolumeName(arguments.volume); !valid.ok()) {
     return fail(valid);
   }
-  absl::StatusOr<Ranges> ranges = OpenRanges(arguments.ranges, *image);
+  absl::StatusOr<Ranges> ranges = OpenRanges(
+      arguments.ranges, data->size(), [&data] { return data->Allocated(); }, kName);
   if (!ranges.ok()) return fail(ranges.status());
   const auto repository = OpenRepository(arguments.repository, kName, true, stop.token());
   if (!repository.ok()) return fail(repository.status());
@@ -107,7 +104,7 @@ int CreateBackup(const BackupArguments& arguments) {
          "(--handle)");
   }
   BackupProgress progress("backing up", arguments.repository.json);
-  const std::unique_ptr<CopyInput> input = MakeCopyInput(*image);
+  const std::unique_ptr<CopyInput> input = data->Input();
   const absl::StatusOr<backup::CreateResult> made =
       backup::Create(**repository, *input, *ranges->source,
                      {.volume = arguments.volume,
@@ -117,7 +114,7 @@ int CreateBackup(const BackupArguments& arguments) {
                       .require_incremental = arguments.require_incremental,
                       .threads = WorkerThreads(),
                       .stop = stop.token(),
-                      .check_input = [&image] { return (*image)->CheckUnchanged(); },
+                      .check_input = [&data] { return data->CheckUnchanged(); },
                       .on_progress =
                           [&progress](const backup::CreateProgress& now) {
                             progress.Update(now.bytes_done, now.bytes_total);
@@ -134,7 +131,7 @@ int CreateBackup(const BackupArguments& arguments) {
 
 // --- restore
 
-absl::Status PrintRestored(const backup::VolumeSnapshot& snapshot,
+absl::Status PrintRestored(const backup::VolumeSnapshot& snapshot, uint64_t size,
                            const backup::TransferProgress& done, bool json) {
   if (json) {
     JsonBuilder line;
@@ -144,71 +141,10 @@ absl::Status PrintRestored(const backup::VolumeSnapshot& snapshot,
     line.Field("bytes_fetched", done.bytes_fetched);
     return PrintResult(line.EndObject().Take());
   }
-  return PrintResult(absl::StrCat("restored ", snapshot.volume, " of ",
-                                  snapshot.snapshot.id.Short(), ": ", HumanSize(done.bytes_total),
-                                  ", wrote ", HumanSize(done.bytes_written)));
-}
-
-// A file that is there, or a block device, open for writing.
-absl::StatusOr<OwnedDescriptor> OpenInPlace(const std::string& path, uint64_t size) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return OpenError(path, errno);
-  const bool device = S_ISBLK(info.st_mode);
-  if (!device && !S_ISREG(info.st_mode)) return UsageError(path, "is no file and no block device");
-  // A device that is mounted, or in use otherwise, is refused.
-  OwnedDescriptor descriptor(OpenFile(path, O_RDWR | O_CLOEXEC | (device ? O_EXCL : 0)));
-  if (!descriptor.has_value()) {
-    if (errno == EBUSY) return UsageError(path, "is in use, mounted perhaps");
-    return OpenError(path, errno);
-  }
-  if (!device) {
-    if (Retry([&] { return ::ftruncate(descriptor.number(), static_cast<off_t>(size)); }) != 0) {
-      return IoError(path, errno);
-    }
-    return descriptor;
-  }
-  const off_t end = ::lseek(descriptor.number(), 0, SEEK_END);
-  if (end < 0) return IoError(path, errno);
-  if (static_cast<uint64_t>(end) < size) {
-    return UsageError(path, absl::StrCat("has ", end, " bytes, the volume ", size));
-  }
-  return descriptor;
-}
-
-absl::StatusOr<backup::TransferProgress> RestoreTo(repository::Repository& repository,
-                                                   const backup::VolumeContent& content,
-                                                   const BackupArguments& arguments,
-                                                   const backup::TransferOptions& options) {
-  const std::string& path = arguments.to;
-  struct stat info {};
-  const bool device = ::stat(path.c_str(), &info) == 0 && S_ISBLK(info.st_mode);
-  if (device || arguments.onto) {
-    const absl::StatusOr<OwnedDescriptor> descriptor = OpenInPlace(path, content.size);
-    if (!descriptor.ok()) return descriptor.status();
-    const std::unique_ptr<CopyOutput> output = MakeCopyOutput(descriptor->number(), path);
-    return backup::Restore(repository, content, *output,
-                           arguments.onto ? backup::Target::kKept : backup::Target::kUnknown,
-                           options);
-  }
-  if (IsStdout(path)) {
-    return UsageError(path, "blobs come in any order; `restic dump` writes to a pipe");
-  }
-  const absl::StatusOr<OutputPlace> place = FindOutputPlace(path, {});
-  if (!place.ok()) return place.status();
-  const absl::StatusOr<std::unique_ptr<TempFile>> file = TempFile::Create(place->path);
-  if (!file.ok()) return file.status();
-  const int descriptor = (*file)->descriptor();
-  if (Retry([&] { return ::ftruncate(descriptor, static_cast<off_t>(content.size)); }) != 0) {
-    return IoError(path, errno);
-  }
-  const std::unique_ptr<CopyOutput> output = MakeCopyOutput(descriptor, path);
-  const absl::StatusOr<backup::TransferProgress> done =
-      backup::Restore(repository, content, *output, backup::Target::kZero, options);
-  if (!done.ok()) return done;
-  constexpr mode_t kOwner = 0600;
-  const mode_t mode = place->present.has_value() ? place->present->st_mode & 0777 : kOwner;
-  if (absl::Status committed = (*file)->Commit(mode); !committed.ok()) return committed;
-  return done;
+  return PrintResult(absl::StrCat(
+      "restored ", snapshot.volume, " of ", snapshot.snapshot.id.Short(), ": ", HumanSize(size),
+      done.bytes_total < size ? ", looked at " + HumanSize(done.bytes_total) : "", ", wrote ",
+      HumanSize(done.bytes_written)));
 }
 
 int RestoreBackup(const BackupArguments& arguments) {
@@ -226,13 +162,17 @@ int RestoreBackup(const BackupArguments& arguments) {
   if (!content.ok()) return fail(content.status());
   BackupProgress progress("restoring", arguments.repository.json);
   const absl::StatusOr<backup::TransferProgress> done =
-      RestoreTo(**repository, *content, arguments,
+      RestoreTo(**repository, *snapshot, *content,
+                {.to = arguments.to,
+                 .onto = arguments.onto,
+                 .since = arguments.since,
+                 .ranges = arguments.ranges},
                 {.stop = stop.token(), .on_progress = [&](const backup::TransferProgress& now) {
                    progress.Update(now.bytes_done, now.bytes_total);
                  }});
   progress.Clear();
   if (!done.ok()) return fail(done.status());
-  return fail(PrintRestored(*snapshot, *done, arguments.repository.json));
+  return fail(PrintRestored(*snapshot, content->size, *done, arguments.repository.json));
 }
 
 // --- list
@@ -274,8 +214,8 @@ int VerifyBackup(const BackupArguments& arguments) {
   static constexpr char kName[] = "backup verify";
   const auto fail = [](const absl::Status& status) { return Report(kName, status); };
   const StopOnSignal stop;
-  const absl::StatusOr<std::shared_ptr<const Image>> image = Image::Open(arguments.data);
-  if (!image.ok()) return fail(image.status());
+  const absl::StatusOr<SnapshotData> data = SnapshotData::Open(arguments.data, stop.token());
+  if (!data.ok()) return fail(data.status());
   const auto repository = OpenRepository(arguments.repository, kName, false, stop.token());
   if (!repository.ok()) return fail(repository.status());
   const Choice choice = ParseChoice(arguments.volume);
@@ -287,13 +227,13 @@ int VerifyBackup(const BackupArguments& arguments) {
   if (!content.ok()) return fail(content.status());
   BackupProgress progress("verifying", arguments.repository.json);
   absl::StatusOr<backup::Comparison> compared = backup::Compare(
-      **repository, *content, *MakeCopyInput(*image), arguments.percent,
+      **repository, *content, *data->Input(), arguments.percent,
       {.stop = stop.token(), .on_progress = [&](const backup::TransferProgress& now) {
          progress.Update(now.bytes_done, now.bytes_total);
        }});
   progress.Clear();
   if (compared.ok()) {
-    if (absl::Status same = (*image)->CheckUnchanged(); !same.ok()) compared = same;
+    if (absl::Status same = data->CheckUnchanged(); !same.ok()) compared = same;
   }
   if (!compared.ok()) return fail(compared.status());
   const bool same = !compared->difference.has_value();
@@ -328,8 +268,11 @@ void AddNoLock(CLI::App& subcommand, RepositoryArguments& arguments) {
 }
 
 void AddData(CLI::App& subcommand, std::string& data) {
-  subcommand.add_option("-d,--data", data, "The snapshot's data: a raw image, or a block device")
-      ->type_name("FILE")
+  subcommand
+      .add_option("-d,--data", data,
+                  "The snapshot's data: a raw image, a block device, or an NBD export, "
+                  "nbd://HOST/NAME or nbd+unix:///NAME?socket=PATH")
+      ->type_name("DATA")
       ->required();
 }
 
@@ -349,6 +292,7 @@ void AddBackup(CLI::App& app, Command& command) {
   AddData(*create, arguments->data);
   AddRepositoryOptions(*create, repository);
   AddRangeOptions(*create, arguments->ranges);
+  AddHandleOption(*create, arguments->ranges);
   create->add_option("--tag", arguments->tags, "A further tag of the snapshot")
       ->type_name("TAG")
       ->allow_extra_args(false);
@@ -373,17 +317,33 @@ void AddBackup(CLI::App& app, Command& command) {
       ->required();
   restore
       ->add_option("-t,--to", arguments->to,
-                   "File to write, replaced only when complete; or a device")
-      ->type_name("FILE")
+                   "File to write, replaced only when complete; or a device, or an NBD export")
+      ->type_name("TARGET")
       ->required();
-  restore->add_flag("--onto", arguments->onto,
-                    "Read what is there and write only what differs, in place");
+  CLI::Option* const onto = restore->add_flag(
+      "--onto", arguments->onto, "Read what is there and write only what differs, in place");
+  restore
+      ->add_option("--since", arguments->since,
+                   "TARGET holds this snapshot of VOLUME (id or handle), but for what --delta or "
+                   "--from-service says: only what differs is read; default with these: the one "
+                   "that is restored")
+      ->type_name("SNAPSHOT")
+      ->needs(onto);
+  AddRangeOptions(*restore, arguments->ranges);
+  for (const char* option : {"--from-service", "--delta"}) {
+    restore->get_option(option)->needs(onto);
+  }
   AddRepositoryOptions(*restore, repository);
   AddNoLock(*restore, repository);
   restore->footer(
-      "A device, and a file with --onto, is a mixture of old and new until the command ends well.\n"
-      "Example:\n"
-      "  cbtctl backup restore vol1@latest --repo s3:s3.example.com/bucket --to /dev/vg/vol1");
+      "What is written in place is a mixture of old and new until the command ends well.\n"
+      "With --since, --delta and --from-service, some of what is said not to differ is compared\n"
+      "before anything is written; `backup verify` compares all.\n"
+      "Examples:\n"
+      "  cbtctl backup restore vol1@latest --repo s3:s3.example.com/bucket --to /dev/vg/vol1\n"
+      "Back to Monday, where a service knows what was written since\n"
+      "  cbtctl backup restore vol1@vol1/monday --repo /backups --to /dev/vg/vol1 --onto \\\n"
+      "    --from-service unix:///run/cbt.sock --snapshot vol1/now");
   restore->callback(
       [arguments, &command] { command = [arguments] { return RestoreBackup(*arguments); }; });
 

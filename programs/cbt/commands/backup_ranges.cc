@@ -1,54 +1,40 @@
 #include "programs/cbt/commands/backup_ranges.h"
 
-#include <sys/stat.h>
-
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cbt/change_map.h"
 #include "cbt/rpc/client.h"
+#include "cbt/source/image.h"
 #include "cbt/units.h"
 #include "programs/cbt/support/status.h"
 
 namespace cbt::cli {
 namespace {
 
-// What the file system says: where the image has no holes.
-absl::StatusOr<std::unique_ptr<ExtentCursor>> AllocatedIn(
-    const std::shared_ptr<const Image>& image) {
-  struct stat info {};
-  if (::fstat(image->descriptor(), &info) != 0) return IoError(image->label(), errno);
-  if (!S_ISREG(info.st_mode)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(image->label(), ": a device does not say what is allocated"));
-  }
-  return MakeImageAllocationCursor(image, {.block_size = kMiB});
-}
-
-class ImageRanges : public backup::RangeSource {
+class DataRanges : public backup::RangeSource {
  public:
-  explicit ImageRanges(std::shared_ptr<const Image> image) : image_(std::move(image)) {}
+  explicit DataRanges(AllocatedFunction allocated) : allocated_(std::move(allocated)) {}
 
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Delta(const std::string&) override {
     return absl::FailedPreconditionError("neither --from-service nor --delta was given");
   }
-  absl::StatusOr<std::unique_ptr<ExtentCursor>> Allocated() override { return AllocatedIn(image_); }
+  absl::StatusOr<std::unique_ptr<ExtentCursor>> Allocated() override { return allocated_(); }
 
  private:
-  const std::shared_ptr<const Image> image_;
+  const AllocatedFunction allocated_;
 };
 
-class MapRanges final : public ImageRanges {
+class MapRanges final : public DataRanges {
  public:
   // `base`: the handle from which the map's changes start.
-  MapRanges(std::shared_ptr<const Image> image, ChangeMap map, std::string base)
-      : ImageRanges(std::move(image)), map_(std::move(map)), base_(std::move(base)) {}
+  MapRanges(AllocatedFunction allocated, ChangeMap map, std::string base)
+      : DataRanges(std::move(allocated)), map_(std::move(map)), base_(std::move(base)) {}
 
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Delta(const std::string& base) override {
     if (base != base_) {
       return absl::FailedPreconditionError(
-          absl::StrCat("the changes are those since ", base_,
-                       ", but the newest snapshot of the repository is ", base));
+          absl::StrCat("the changes are those since ", base_, ", and not since ", base));
     }
     return MakeChangeMapCursor(map_);
   }
@@ -60,8 +46,8 @@ class MapRanges final : public ImageRanges {
 
 class ServiceRanges final : public backup::RangeSource {
  public:
-  ServiceRanges(const RangeArguments& arguments, uint64_t capacity)
-      : arguments_(arguments), capacity_(capacity) {}
+  ServiceRanges(const RangeArguments& arguments, uint64_t capacity, std::string name)
+      : arguments_(arguments), capacity_(capacity), name_(std::move(name)) {}
 
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Delta(const std::string& base) override {
     RemoteArguments remote = arguments_.remote;
@@ -74,7 +60,7 @@ class ServiceRanges final : public backup::RangeSource {
 
  private:
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Open(const RemoteArguments& remote) const {
-    absl::StatusOr<rpc::ListRequest> request = RemoteRequest(remote, "backup create");
+    absl::StatusOr<rpc::ListRequest> request = RemoteRequest(remote, name_);
     if (!request.ok()) return request.status();
     request->require_proof = arguments_.prove;
     // A service that reports nothing may leave it out.
@@ -84,10 +70,10 @@ class ServiceRanges final : public backup::RangeSource {
 
   const RangeArguments& arguments_;
   const uint64_t capacity_;
+  const std::string name_;
 };
 
-absl::StatusOr<Ranges> OpenMap(const RangeArguments& arguments,
-                               const std::shared_ptr<const Image>& image) {
+absl::StatusOr<Ranges> OpenMap(const RangeArguments& arguments, AllocatedFunction allocated) {
   Ranges ranges{.source = nullptr, .handle = arguments.handle};
   absl::StatusOr<ChangeMap> map;
   if (arguments.delta.size() == 2) {
@@ -118,25 +104,27 @@ absl::StatusOr<Ranges> OpenMap(const RangeArguments& arguments,
     return UsageError("--delta-base", "the input says what changed since " + names.base);
   }
   if (!ranges.handle.has_value() && !names.target.empty()) ranges.handle = names.target;
-  ranges.source = std::make_unique<MapRanges>(image, *std::move(map), std::move(base));
+  ranges.source =
+      std::make_unique<MapRanges>(std::move(allocated), *std::move(map), std::move(base));
   return ranges;
 }
 
-absl::StatusOr<Ranges> OpenService(const RangeArguments& arguments, uint64_t capacity) {
-  Ranges ranges{.source = std::make_unique<ServiceRanges>(arguments, capacity),
+absl::StatusOr<Ranges> OpenService(const RangeArguments& arguments, uint64_t capacity,
+                                   const std::string& name) {
+  Ranges ranges{.source = std::make_unique<ServiceRanges>(arguments, capacity, name),
                 .handle = arguments.handle};
   RemoteArguments remote = arguments.remote;
   if (remote.in_kube()) {
     // A base is found by its name, and this snapshot's handle by asking for it as its own base.
-    const absl::StatusOr<SnapshotName> name = ParseKubeAddress(remote.address);
-    if (!name.ok()) return name.status();
-    remote.base = name->name;
-    const absl::StatusOr<rpc::ListRequest> request = RemoteRequest(remote, "backup create");
+    const absl::StatusOr<SnapshotName> snapshot = ParseKubeAddress(remote.address);
+    if (!snapshot.ok()) return snapshot.status();
+    remote.base = snapshot->name;
+    const absl::StatusOr<rpc::ListRequest> request = RemoteRequest(remote, name);
     if (!request.ok()) return request.status();
     if (!ranges.handle.has_value()) ranges.handle = request->base_snapshot_id;
     return ranges;
   }
-  const absl::StatusOr<rpc::ListRequest> request = RemoteRequest(remote, "backup create");
+  const absl::StatusOr<rpc::ListRequest> request = RemoteRequest(remote, name);
   if (!request.ok()) return request.status();
   // Other contracts know the snapshot by a name, which may come to mean another one.
   const bool by_handle = remote.api == rpc::Api::kCsi;
@@ -178,6 +166,9 @@ void AddRangeOptions(CLI::App& subcommand, RangeArguments& arguments) {
       ->needs(delta);
   AddMapInput(subcommand, arguments.map_input);
   subcommand.remove_option(subcommand.get_option("--as"));
+}
+
+void AddHandleOption(CLI::App& subcommand, RangeArguments& arguments) {
   subcommand
       .add_option_function<std::string>(
           "--handle", [&arguments](const std::string& handle) { arguments.handle = handle; },
@@ -186,11 +177,11 @@ void AddRangeOptions(CLI::App& subcommand, RangeArguments& arguments) {
       ->type_name("HANDLE");
 }
 
-absl::StatusOr<Ranges> OpenRanges(const RangeArguments& arguments,
-                                  const std::shared_ptr<const Image>& image) {
-  if (!arguments.remote.address.empty()) return OpenService(arguments, image->size());
-  if (!arguments.delta.empty()) return OpenMap(arguments, image);
-  return Ranges{std::make_unique<ImageRanges>(image), arguments.handle};
+absl::StatusOr<Ranges> OpenRanges(const RangeArguments& arguments, uint64_t capacity,
+                                  AllocatedFunction allocated, const std::string& name) {
+  if (!arguments.remote.address.empty()) return OpenService(arguments, capacity, name);
+  if (!arguments.delta.empty()) return OpenMap(arguments, std::move(allocated));
+  return Ranges{std::make_unique<DataRanges>(std::move(allocated)), arguments.handle};
 }
 
 }  // namespace cbt::cli

@@ -3,6 +3,8 @@
 #ifndef CBT_PROGRAMS_CBT_COMMANDS_BACKUP_RANGES_H_
 #define CBT_PROGRAMS_CBT_COMMANDS_BACKUP_RANGES_H_
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,7 +12,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
-#include "cbt/source/image.h"
+#include "cbt/cursor.h"
 #include "programs/backup/create.h"
 #include "programs/cbt/commands/map_input.h"
 #include "programs/cbt/options/remote_options.h"
@@ -24,10 +26,14 @@ struct RangeArguments {
   std::string delta_base;          // handle
   MapInput map_input;
   std::optional<std::string> handle;  // of the snapshot
+
+  bool given() const { return !remote.address.empty() || !delta.empty(); }
 };
 
 // `arguments` must outlive the parsing.
 void AddRangeOptions(CLI::App& subcommand, RangeArguments& arguments);
+// Of a snapshot that is made, from which the next backup goes on.
+void AddHandleOption(CLI::App& subcommand, RangeArguments& arguments);
 
 struct Ranges {
   std::unique_ptr<backup::RangeSource> source;
@@ -35,10 +41,13 @@ struct Ranges {
   std::optional<std::string> handle;
 };
 
-// Reads what is given by name, so that a missing file is an error and no step down. `image`: the
-// snapshot's data.
-absl::StatusOr<Ranges> OpenRanges(const RangeArguments& arguments,
-                                  const std::shared_ptr<const Image>& image);
+// Where the data may hold something, as SnapshotData::Allocated() says it.
+using AllocatedFunction = std::function<absl::StatusOr<std::unique_ptr<ExtentCursor>>()>;
+
+// Reads what is given by name, so that a missing file is an error and no step down. `capacity`: of
+// the data, in bytes. `name`: of the subcommand.
+absl::StatusOr<Ranges> OpenRanges(const RangeArguments& arguments, uint64_t capacity,
+                                  AllocatedFunction allocated, const std::string& name);
 
 }  // namespace cbt::cli
 

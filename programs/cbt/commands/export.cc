@@ -16,10 +16,10 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/executor.h"
 #include "cbt/source/copy_ranges.h"
-#include "cbt/source/image.h"
 #include "cbt/source/open.h"
 #include "programs/cbt/command.h"
 #include "programs/cbt/commands/service_changes.h"
+#include "programs/cbt/commands/snapshot_data.h"
 #include "programs/cbt/options/choices.h"
 #include "programs/cbt/options/extent_options.h"
 #include "programs/cbt/options/source_options.h"
@@ -138,21 +138,21 @@ absl::Status PrintSummary(const OverlaySummary& summary, uint64_t size, bool to_
 }
 
 absl::StatusOr<OverlaySummary> Write(const ExportArguments& arguments, Changes& changes,
-                                     const std::shared_ptr<const Image>& data, int descriptor,
+                                     const SnapshotData& data, int descriptor,
                                      OverlayOptions options) {
-  Progress progress("exporting", data->size());
+  Progress progress("exporting", data.size());
   options.on_progress = [&](uint64_t done, uint64_t all) {
     // In terms of the volume, whose size is known from the beginning.
     const double share =
         static_cast<double>(done) / static_cast<double>(std::max<uint64_t>(all, 1));
-    progress.Update(static_cast<uint64_t>(share * static_cast<double>(data->size())));
+    progress.Update(static_cast<uint64_t>(share * static_cast<double>(data.size())));
   };
   const std::unique_ptr<OverlayOutput> output = MakeOverlayOutput(descriptor, arguments.output);
   absl::StatusOr<OverlaySummary> summary =
-      WriteOverlay(*changes.cursor, *MakeCopyInput(data), *output, options);
+      WriteOverlay(*changes.cursor, *data.Input(), *output, options);
   if (!summary.ok()) return summary;
   // The data was read after the changes were.
-  if (absl::Status unchanged = data->CheckUnchanged(); !unchanged.ok()) return unchanged;
+  if (absl::Status unchanged = data.CheckUnchanged(); !unchanged.ok()) return unchanged;
   return summary;
 }
 
@@ -176,12 +176,12 @@ absl::Status Export(const ExportArguments& arguments) {
   absl::StatusOr<std::string> backing = BackingName(arguments);
   if (!backing.ok()) return backing.status();
   const std::string& data_path = arguments.data.empty() ? arguments.target : arguments.data;
-  const absl::StatusOr<std::shared_ptr<const Image>> data = Image::Open(data_path);
+  const absl::StatusOr<SnapshotData> data = SnapshotData::Open(data_path);
   if (!data.ok()) return data.status();
   const mode_t mask = CurrentUmask();
   ThreadPool pool(WorkerThreads());
   InputFiles inputs({arguments.base, arguments.target, data_path});
-  absl::StatusOr<Changes> changes = OpenChanges(arguments, (*data)->size(), inputs, pool);
+  absl::StatusOr<Changes> changes = OpenChanges(arguments, data->size(), inputs, pool);
   if (!changes.ok()) return changes.status();
   if (changes->qcow2 && arguments.data.empty()) {
     return UsageError("--data", "the target is qcow2: name a raw image or a device with its data");
@@ -206,12 +206,13 @@ absl::Status Export(const ExportArguments& arguments) {
     if (close(STDOUT_FILENO) != 0 && errno != EINTR) return IoError("stdout", errno);
   } else {
     constexpr mode_t kPermissions = 0777;
+    constexpr mode_t kOwner = 0600;  // for data that has no permissions of its own
     const absl::StatusOr<OutputPlace> place = FindOutputPlace(arguments.output, inputs);
     if (!place.ok()) return place.status();
-    struct stat info {};
-    if (fstat((*data)->descriptor(), &info) != 0) return IoError(data_path, errno);
+    const absl::StatusOr<std::optional<mode_t>> permissions = data->Permissions();
+    if (!permissions.ok()) return permissions.status();
     const mode_t mode = place->present.has_value() ? place->present->st_mode & kPermissions
-                                                   : info.st_mode & kPermissions & ~mask;
+                                                   : permissions->value_or(kOwner) & ~mask;
     const absl::StatusOr<std::unique_ptr<TempFile>> file = TempFile::Create(place->path);
     if (!file.ok()) return file.status();
     summary = Write(arguments, *changes, *data, (*file)->descriptor(), options);
@@ -221,14 +222,16 @@ absl::Status Export(const ExportArguments& arguments) {
   if (const std::string warning = arguments.service->Warning(); !warning.empty()) {
     Note("export", warning);
   }
-  return PrintSummary(*summary, (*data)->size(), to_stdout);
+  return PrintSummary(*summary, data->size(), to_stdout);
 }
 
 void AddExportOptions(CLI::App& subcommand, ExportArguments& arguments) {
   subcommand
-      .add_option("--data", arguments.data,
-                  "Raw image or block device with the data of the later snapshot; default: TARGET")
-      ->type_name("IMAGE")
+      .add_option(
+          "--data", arguments.data,
+          "Raw image, block device or NBD export (nbd://HOST/NAME) with the data of the later "
+          "snapshot; default: TARGET")
+      ->type_name("DATA")
       ->check(IsNotEmpty());
   subcommand
       .add_option("-o,--output", arguments.output,

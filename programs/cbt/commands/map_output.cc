@@ -4,12 +4,14 @@
 
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "cbt/change_map_file.h"
+#include "map/map_file.h"
 #include "programs/cbt/options/source_options.h"
 #include "programs/cbt/output/document.h"
 #include "programs/cbt/output/progress.h"
@@ -169,7 +171,12 @@ absl::Status WriteMapFile(const std::string& path, const InputFiles& inputs, con
   }
   const absl::StatusOr<OutputPlace> place = FindOutputPlace(path, inputs);
   if (!place.ok()) return place.status();
-  return WriteChangeMap(map, place->path).status();
+  ChangeMapHeader header{
+      .geometry = map->geometry(), .identity = map.identity(), .cardinality = map->cardinality()};
+  const absl::StatusOr<std::vector<uint8_t>> bytes = EncodeMapHeader(header, map->portable());
+  if (!bytes.ok()) return bytes.status();
+  const std::span<const uint8_t> parts[] = {*bytes, map->portable()};
+  return WriteOutputFile(place->path, parts);
 }
 
 absl::Status WriteMap(ExtentCursor& cursor, uint64_t granularity, const ChangeMapIdentity& identity,

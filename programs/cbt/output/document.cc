@@ -7,7 +7,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_replace.h"
-#include "base/file_io.h"
 #include "base/text.h"
 #include "programs/cbt/output/output.h"
 #include "programs/cbt/support/files.h"
@@ -25,7 +24,7 @@ absl::Status WriteDocument(const std::string& path, const InputFiles& inputs,
   if (!place.ok()) return place.status();
   const std::span<const uint8_t> parts[] = {
       {reinterpret_cast<const uint8_t*>(document.data()), document.size()}};
-  return WriteFileAtomically(place->path, parts, true);
+  return WriteOutputFile(place->path, parts);
 }
 
 std::string XmlText(std::string_view text) {

@@ -12,7 +12,7 @@ namespace cbt::cli {
 
 // Writes `document` to stdout if `path` names it (IsStdout()), else to a file that appears complete
 // or not at all, and replaces none of `inputs`.
-// Errors: those of FindOutputPlace() and WriteFileAtomically().
+// Errors: those of FindOutputPlace() and WriteOutputFile().
 absl::Status WriteDocument(const std::string& path, const InputFiles& inputs,
                            std::string_view document);
 

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <random>
 #include <string_view>
 #include <utility>
 
@@ -157,27 +158,25 @@ class SignalsHeld {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TempFile>> TempFile::Create(const std::string& path) {
-  constexpr int kTries = 100;
+absl::StatusOr<std::unique_ptr<TempFile>> TempFile::Create(const std::string& path, mode_t mode) {
+  // A name that no other process has had, since the handler may remove it before it is a file.
   const std::string stem = DirectoryOf(path) + "/.cbt-" + std::to_string(getpid()) + "-";
+  std::random_device random;
   const SignalsHeld held;
-  for (int i = 0; i < kTries; ++i) {
-    std::string temporary = stem + std::to_string(i) + ".partial";
-    const int descriptor =
-        OpenFile(temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
-    if (descriptor >= 0) {
-      std::unique_ptr<TempFile> file(new TempFile(descriptor, std::move(temporary), path));
-      file_to_remove.store(file->temporary_.c_str());
-      InstallHandlers();
-      return file;
-    }
-    if (errno != EEXIST) break;
-  }
-  return OpenError(path, errno);
+  std::unique_ptr<TempFile> file(
+      new TempFile(stem + std::to_string(random()) + std::to_string(random()) + ".partial", path));
+  // Another thread may get the signal at once.
+  file_to_remove.store(file->temporary_.c_str());
+  InstallHandlers();
+  file->descriptor_ = OpenFile(file->temporary_, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+  if (file->descriptor_ >= 0) return file;
+  const int error = errno;
+  file->committed_ = true;  // nothing to remove
+  return OpenError(path, error);
 }
 
-TempFile::TempFile(int descriptor, std::string temporary, std::string path)
-    : descriptor_(descriptor), temporary_(std::move(temporary)), path_(std::move(path)) {}
+TempFile::TempFile(std::string temporary, std::string path)
+    : temporary_(std::move(temporary)), path_(std::move(path)) {}
 
 TempFile::~TempFile() {
   const SignalsHeld held;
@@ -186,8 +185,8 @@ TempFile::~TempFile() {
   file_to_remove.store(nullptr);
 }
 
-absl::Status TempFile::Commit(mode_t mode) {
-  if (fchmod(descriptor_, mode) != 0) return IoError(path_, errno);
+absl::Status TempFile::Commit(std::optional<mode_t> mode) {
+  if (mode.has_value() && fchmod(descriptor_, *mode) != 0) return IoError(path_, errno);
   if (Retry([&] { return fsync(descriptor_); }) != 0) return IoError(path_, errno);
   // Some network file systems report a failed write only on close.
   const int closed = close(std::exchange(descriptor_, -1));
@@ -199,6 +198,19 @@ absl::Status TempFile::Commit(mode_t mode) {
     file_to_remove.store(nullptr);
   }
   return SyncDirectory(DirectoryOf(path_));
+}
+
+absl::Status WriteOutputFile(const std::string& path,
+                             std::span<const std::span<const uint8_t>> parts) {
+  constexpr mode_t kAll = 0666;  // less the umask
+  const absl::StatusOr<std::unique_ptr<TempFile>> file = TempFile::Create(path, kAll);
+  if (!file.ok()) return file.status();
+  for (const std::span<const uint8_t> part : parts) {
+    if (const int error = WriteAll((*file)->descriptor(), part); error != 0) {
+      return FileError(path, error);
+    }
+  }
+  return (*file)->Commit();
 }
 
 namespace {

@@ -5,10 +5,12 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,9 +75,10 @@ absl::StatusOr<OutputPlace> FindOutputPlace(const std::string& path, const Input
 // process at a time, because signal handlers have to find it.
 class TempFile {
  public:
-  // Creates an empty file. `path` is its destination.
+  // Creates an empty file. `path` is its destination; `mode` are its permissions, less the umask.
   // Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT, UNAVAILABLE.
-  static absl::StatusOr<std::unique_ptr<TempFile>> Create(const std::string& path);
+  static absl::StatusOr<std::unique_ptr<TempFile>> Create(const std::string& path,
+                                                          mode_t mode = 0600);
 
   ~TempFile();
   TempFile(const TempFile&) = delete;
@@ -83,20 +86,26 @@ class TempFile {
 
   int descriptor() const noexcept { return descriptor_; }
 
-  // Sets the permissions `mode`, syncs the file and renames it to its destination, replacing any
-  // file there. Call once.
+  // Sets the permissions `mode`, if given, syncs the file and renames it to its destination,
+  // replacing any file there. Call once.
   // Errors: UNAVAILABLE; the destination is then unchanged, unless only the last sync of the
   //         directory failed.
-  absl::Status Commit(mode_t mode);
+  absl::Status Commit(std::optional<mode_t> mode = std::nullopt);
 
  private:
-  TempFile(int descriptor, std::string temporary, std::string path);
+  TempFile(std::string temporary, std::string path);
 
-  int descriptor_;
+  int descriptor_ = -1;
   const std::string temporary_;
   const std::string path_;
   bool committed_ = false;
 };
+
+// Writes `parts` one after the other to the file at `path`, from FindOutputPlace(), which is replaced
+// only when it is complete and on disk.
+// Errors: those of TempFile.
+absl::Status WriteOutputFile(const std::string& path,
+                             std::span<const std::span<const uint8_t>> parts);
 
 // The whole file at `path`, at most 1 MiB; errors begin with `option`.
 // Errors: NOT_FOUND, PERMISSION_DENIED, INVALID_ARGUMENT (a directory, too large), UNAVAILABLE.

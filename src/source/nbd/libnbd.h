@@ -19,6 +19,7 @@ namespace cbt {
   F(aio_command_completed)             \
   F(aio_connect_uri)                   \
   F(aio_disconnect)                    \
+  F(aio_flush)                         \
   F(aio_is_closed)                     \
   F(aio_is_connecting)                 \
   F(aio_is_dead)                       \
@@ -28,7 +29,13 @@ namespace cbt {
   F(aio_opt_go)                        \
   F(aio_opt_info)                      \
   F(aio_opt_list_meta_context)         \
+  F(aio_pread)                         \
+  F(aio_pwrite)                        \
+  F(aio_zero)                          \
+  F(can_flush)                         \
   F(can_meta_context)                  \
+  F(can_multi_conn)                    \
+  F(can_zero)                          \
   F(close)                             \
   F(create)                            \
   F(get_block_size)                    \
@@ -37,6 +44,7 @@ namespace cbt {
   F(get_size)                          \
   F(get_strict_mode)                   \
   F(get_structured_replies_negotiated) \
+  F(is_read_only)                      \
   F(poll)                              \
   F(set_export_name)                   \
   F(set_opt_mode)                      \

@@ -1,101 +1,24 @@
 #include "cbt/source/nbd.h"
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cbt/bridge/nbd_extents.h"
 #include "cbt/transform.h"
 #include "source/nbd/nbd_connection.h"
+#include "source/nbd/nbd_state.h"
 
 namespace cbt {
-
-class NbdExport::State {
- public:
-  State(std::string uri, NbdExportOptions options, uint64_t size, std::vector<std::string> contexts,
-        std::unique_ptr<NbdConnection> connection)
-      : uri_(std::move(uri)),
-        options_(std::move(options)),
-        size_(size),
-        contexts_(std::move(contexts)),
-        spare_(std::move(connection)) {}
-
-  uint64_t size() const noexcept { return size_; }
-  const std::string& label() const noexcept { return options_.label; }
-  const std::vector<std::string>& contexts() const noexcept { return contexts_; }
-
-  // A connection with `context` negotiated.
-  absl::StatusOr<std::unique_ptr<NbdConnection>> Start(const std::string& context) {
-    std::unique_ptr<NbdConnection> connection;
-    {
-      std::lock_guard lock(mutex_);
-      connection = std::move(spare_);
-    }
-    if (connection != nullptr && !connection->usable()) connection.reset();
-    if (connection != nullptr) {
-      const absl::Status status = StartAndCheck(*connection, context);
-      if (status.ok()) return connection;
-      // Servers drop connections that negotiate for long; a new one shows the real error.
-      if (connection->usable() || !absl::IsUnavailable(status)) return status;
-      connection.reset();
-    }
-    absl::StatusOr<std::unique_ptr<NbdConnection>> fresh = NbdConnection::Connect(uri_, options_);
-    if (!fresh.ok()) return fresh;
-    if (absl::Status status = StartAndCheck(**fresh, context); !status.ok()) return status;
-    return fresh;
-  }
-
- private:
-  // The contexts, as many as fit into a message.
-  std::string ContextList() const {
-    constexpr size_t kListed = 32;
-    constexpr size_t kMaxName = 200;
-    std::string list;
-    for (size_t i = 0; i < std::min(contexts_.size(), kListed); ++i) {
-      absl::StrAppend(&list, i == 0 ? "" : ", ", Printable(contexts_[i], kMaxName));
-    }
-    if (contexts_.size() > kListed) absl::StrAppend(&list, ", ...");
-    return contexts_.empty() ? "none" : list;
-  }
-
-  absl::Status StartAndCheck(NbdConnection& connection, const std::string& context) const {
-    if (absl::Status status = connection.Start(context); !status.ok()) {
-      if (!absl::IsNotFound(status)) return status;
-      return absl::NotFoundError(absl::StrCat(status.message(), "; it lists: ", ContextList()));
-    }
-    absl::StatusOr<uint64_t> size = connection.Size();
-    if (!size.ok()) return size.status();
-    if (*size != size_) {
-      return absl::AbortedError(absl::StrCat(label(), ": the export has ", *size,
-                                             " bytes now, it had ", size_, " when it was opened"));
-    }
-    return absl::OkStatus();
-  }
-
-  const std::string uri_;
-  const NbdExportOptions options_;
-  const uint64_t size_;
-  const std::vector<std::string> contexts_;
-  std::mutex mutex_;
-  std::unique_ptr<NbdConnection> spare_;  // still negotiating
-};
 
 NbdExport::NbdExport(std::shared_ptr<State> state) : state_(std::move(state)) {}
 NbdExport::~NbdExport() = default;
 
 absl::StatusOr<std::shared_ptr<const NbdExport>> NbdExport::Open(const std::string& uri,
                                                                  const NbdExportOptions& options) {
-  NbdExportOptions named = options;
-  if (named.label.empty()) named.label = uri;
-  absl::StatusOr<std::unique_ptr<NbdConnection>> connection = NbdConnection::Connect(uri, named);
-  if (!connection.ok()) return connection.status();
-  absl::StatusOr<uint64_t> size = (*connection)->QuerySize();
-  if (!size.ok()) return size.status();
-  absl::StatusOr<std::vector<std::string>> contexts = (*connection)->ListContexts();
-  if (!contexts.ok()) return contexts.status();
-  return std::shared_ptr<const NbdExport>(new NbdExport(std::make_shared<State>(
-      uri, std::move(named), *size, *std::move(contexts), *std::move(connection))));
+  absl::StatusOr<std::shared_ptr<State>> state = State::Open(uri, options, NbdNeeds::kStatus);
+  if (!state.ok()) return state.status();
+  return std::shared_ptr<const NbdExport>(new NbdExport(*std::move(state)));
 }
 
 uint64_t NbdExport::size() const noexcept { return state_->size(); }
@@ -113,6 +36,7 @@ class NbdCursor final : public ExtentCursor {
         request_bytes_(request_bytes),
         extents_(std::move(extents)),
         connection_(std::move(connection)) {}
+  ~NbdCursor() override { state_->GiveBack(extents_.context(), std::move(connection_)); }
 
  private:
   absl::Status DoSeek(uint64_t offset) override {
@@ -180,21 +104,25 @@ class NbdCursor final : public ExtentCursor {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeNbdCursor(
-    const std::shared_ptr<const NbdExport>& nbd_export, const NbdOptions& options) {
-  if (nbd_export == nullptr) return absl::InvalidArgumentError("nbd: no export");
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeStateCursor(
+    const std::shared_ptr<NbdExport::State>& state, const NbdOptions& options) {
   if (options.request_bytes == 0 || options.request_bytes > kMaxNbdRequest) {
     return absl::InvalidArgumentError(absl::StrCat("nbd: requests of ", options.request_bytes,
                                                    " bytes, not 1 to ", kMaxNbdRequest));
   }
   absl::StatusOr<NbdExtents> extents = NbdExtents::For(options.context, options.deepest_changed);
   if (!extents.ok()) return extents.status();
-  absl::StatusOr<std::unique_ptr<NbdConnection>> connection =
-      nbd_export->state()->Start(options.context);
+  absl::StatusOr<std::unique_ptr<NbdConnection>> connection = state->Start(options.context);
   if (!connection.ok()) return connection.status();
   // Merged again, so that the result does not depend on where requests begin.
-  return Coalesce(std::make_unique<NbdCursor>(nbd_export->state(), *std::move(extents),
-                                              options.request_bytes, *std::move(connection)));
+  return Coalesce(std::make_unique<NbdCursor>(state, *std::move(extents), options.request_bytes,
+                                              *std::move(connection)));
+}
+
+absl::StatusOr<std::unique_ptr<ExtentCursor>> MakeNbdCursor(
+    const std::shared_ptr<const NbdExport>& nbd_export, const NbdOptions& options) {
+  if (nbd_export == nullptr) return absl::InvalidArgumentError("nbd: no export");
+  return MakeStateCursor(nbd_export->state(), options);
 }
 
 }  // namespace cbt

@@ -82,14 +82,14 @@ NbdConnection::~NbdConnection() {
 }
 
 absl::StatusOr<std::unique_ptr<NbdConnection>> NbdConnection::Connect(
-    const std::string& uri, const NbdExportOptions& options) {
+    const std::string& uri, const NbdExportOptions& options, NbdNeeds needs) {
   if (absl::Status status = CheckAddress(uri, options); !status.ok()) return status;
   if (absl::Status status = LoadLibNbd(); !status.ok()) return status;
   nbd_handle* const handle = Nbd().create();
   if (handle == nullptr) return absl::ResourceExhaustedError("nbd: no handle");
   std::unique_ptr<NbdConnection> connection(new NbdConnection(handle, options));
   if (absl::Status status = connection->Configure(uri, options); !status.ok()) return status;
-  if (absl::Status status = connection->Negotiate(uri, options); !status.ok()) return status;
+  if (absl::Status status = connection->Negotiate(uri, options, needs); !status.ok()) return status;
   return connection;
 }
 
@@ -119,7 +119,8 @@ absl::Status NbdConnection::Configure(const std::string& uri, const NbdExportOpt
   return absl::OkStatus();
 }
 
-absl::Status NbdConnection::Negotiate(const std::string& uri, const NbdExportOptions& options) {
+absl::Status NbdConnection::Negotiate(const std::string& uri, const NbdExportOptions& options,
+                                      NbdNeeds needs) {
   const Deadline deadline = FromNow();
   if (Nbd().aio_connect_uri(handle_, uri.c_str()) != 0) {
     const int error = Nbd().get_errno();
@@ -131,8 +132,12 @@ absl::Status NbdConnection::Negotiate(const std::string& uri, const NbdExportOpt
     if (absl::Status status = PollOnce(deadline, "connect"); !status.ok()) return status;
   }
   if (!usable()) return Broken("connect", "the server ended the connection");
-  if (Nbd().get_structured_replies_negotiated(handle_) != 1 ||
-      Nbd().aio_is_negotiating(handle_) != 1) {
+  if (Nbd().aio_is_negotiating(handle_) != 1 && needs == NbdNeeds::kData) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(label_, ": the server negotiates nothing: it is too old"));
+  }
+  if (needs == NbdNeeds::kStatus && (Nbd().get_structured_replies_negotiated(handle_) != 1 ||
+                                     Nbd().aio_is_negotiating(handle_) != 1)) {
     return absl::FailedPreconditionError(absl::StrCat(
         label_, ": the server does not support block status: it has no structured replies"));
   }
@@ -205,6 +210,7 @@ uint64_t NbdConnection::MinimumBlock() const {
 absl::StatusOr<std::vector<std::string>> NbdConnection::ListContexts() {
   names_.clear();
   outcome_ = {};
+  if (Nbd().get_structured_replies_negotiated(handle_) != 1) return names_;
   if (Nbd().aio_opt_list_meta_context(handle_, {TakeName, &names_, nullptr},
                                       {TakeOutcome, &outcome_, nullptr}) != 0) {
     return LibraryError("list contexts");
@@ -218,14 +224,14 @@ absl::StatusOr<std::vector<std::string>> NbdConnection::ListContexts() {
 
 absl::Status NbdConnection::Start(const std::string& context) {
   outcome_ = {};
-  if (Nbd().add_meta_context(handle_, context.c_str()) != 0 ||
+  if ((!context.empty() && Nbd().add_meta_context(handle_, context.c_str()) != 0) ||
       Nbd().aio_opt_go(handle_, {TakeOutcome, &outcome_, nullptr}) != 0) {
     return LibraryError("open the export");
   }
   if (absl::Status status = WaitForOption("open the export"); !status.ok()) return status;
   if (Nbd().aio_is_ready(handle_) != 1)
     return Broken("open the export", "it does not become ready");
-  if (Nbd().can_meta_context(handle_, context.c_str()) != 1) {
+  if (!context.empty() && Nbd().can_meta_context(handle_, context.c_str()) != 1) {
     return absl::NotFoundError(absl::StrCat(label_, ": the server has no context ", context));
   }
   return absl::OkStatus();
@@ -323,7 +329,8 @@ absl::Status WithoutLibrary() { return absl::UnimplementedError("nbd: built with
 NbdConnection::~NbdConnection() = default;
 
 absl::StatusOr<std::unique_ptr<NbdConnection>> NbdConnection::Connect(const std::string&,
-                                                                      const NbdExportOptions&) {
+                                                                      const NbdExportOptions&,
+                                                                      NbdNeeds) {
   return WithoutLibrary();
 }
 
@@ -335,6 +342,12 @@ uint64_t NbdConnection::MinimumBlock() const { return 1; }
 absl::Status NbdConnection::BlockStatus(uint64_t, uint64_t, NbdExtents&) {
   return WithoutLibrary();
 }
+absl::Status NbdConnection::Read(uint64_t, std::span<uint8_t>) { return WithoutLibrary(); }
+absl::Status NbdConnection::Write(uint64_t, std::span<const uint8_t>) { return WithoutLibrary(); }
+absl::Status NbdConnection::WriteZeros(uint64_t, uint64_t) { return WithoutLibrary(); }
+absl::Status NbdConnection::Flush() { return WithoutLibrary(); }
+bool NbdConnection::HasManyClients() const { return false; }
+bool NbdConnection::IsReadOnly() const { return true; }
 bool NbdConnection::usable() const { return false; }
 
 #endif  // CBT_HAVE_LIBNBD

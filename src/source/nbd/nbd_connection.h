@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -26,12 +27,16 @@ struct NbdOutcome {
   int error = 0;  // errno
 };
 
+// What a server must be able to do: say what is allocated or changed, or only hand out data.
+enum class NbdNeeds { kStatus, kData };
+
 // Belongs to one thread at a time. Unusable after an error of the connection itself.
 class NbdConnection {
  public:
   // Connects up to the negotiation of options; options.label is not empty.
   static absl::StatusOr<std::unique_ptr<NbdConnection>> Connect(const std::string& uri,
-                                                                const NbdExportOptions& options);
+                                                                const NbdExportOptions& options,
+                                                                NbdNeeds needs = NbdNeeds::kStatus);
   ~NbdConnection();
   NbdConnection(const NbdConnection&) = delete;
   NbdConnection& operator=(const NbdConnection&) = delete;
@@ -40,7 +45,7 @@ class NbdConnection {
   absl::StatusOr<uint64_t> QuerySize();
   absl::StatusOr<std::vector<std::string>> ListContexts();
 
-  // Ends the negotiation with `context`.
+  // Ends the negotiation with `context`, or with none if that is empty.
   // Errors: NOT_FOUND if the server does not have it.
   absl::Status Start(const std::string& context);
 
@@ -52,6 +57,16 @@ class NbdConnection {
   // Expect(offset, length). If this is OK, check its Finish().
   absl::Status BlockStatus(uint64_t offset, uint64_t length, NbdExtents& extents);
 
+  // After Start(). Offsets and lengths are multiples of MinimumBlock(), but for the export's end.
+  // After an error the connection is unusable, and must be destroyed before `out` or `bytes` is.
+  absl::Status Read(uint64_t offset, std::span<uint8_t> out);
+  absl::Status Write(uint64_t offset, std::span<const uint8_t> bytes);
+  absl::Status WriteZeros(uint64_t offset, uint64_t length);
+  absl::Status Flush();
+  // Whether several clients see each other's writes, and a flush of one is one of all.
+  bool HasManyClients() const;
+  bool IsReadOnly() const;
+
   // False if no further request can succeed. In a forked child, which shares the socket, none can:
   // both processes would take each other's replies for their own.
   bool usable() const;
@@ -62,7 +77,14 @@ class NbdConnection {
   NbdConnection(nbd_handle* handle, const NbdExportOptions& options);
 
   absl::Status Configure(const std::string& uri, const NbdExportOptions& options);
-  absl::Status Negotiate(const std::string& uri, const NbdExportOptions& options);
+  absl::Status Negotiate(const std::string& uri, const NbdExportOptions& options, NbdNeeds needs);
+  // Sends the requests for [offset, offset + length) in pieces, then waits for all replies.
+  // `send(at, length)` returns libnbd's cookie.
+  template <typename Send>
+  absl::Status InPieces(std::string_view doing, uint64_t offset, uint64_t length,
+                        uint64_t piece_bytes, Send send);
+  absl::Status WaitFor(std::span<const int64_t> cookies, Deadline deadline, std::string_view doing);
+  uint64_t MaximumPiece() const;
   absl::Status PollOnce(Deadline deadline, std::string_view doing);
   absl::Status WaitForOption(std::string_view doing);
   absl::Status LibraryError(std::string_view doing) const;

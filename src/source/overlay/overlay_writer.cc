@@ -5,6 +5,7 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -48,20 +49,38 @@ class PieceReader {
       : input_(input), shape_(shape), options_(options) {}
 
   absl::StatusOr<PieceBytes> Read(const ClusterPiece& piece) const {
-    PieceBytes read;
+    PieceBytes read{.bytes = TakeBuffer()};
     const uint64_t offset = piece.first << shape_.cluster_bits;
     const uint64_t length = piece.count << shape_.cluster_bits;
     read.bytes.resize(static_cast<size_t>(length));
     const auto inside = static_cast<size_t>(std::min(length, shape_.size - offset));
+    std::fill(read.bytes.begin() + static_cast<ptrdiff_t>(inside), read.bytes.end(), uint8_t{0});
     absl::Status status = input_.Read(offset, std::span(read.bytes).first(inside));
     if (!status.ok()) return status;
-    if (options_.compress || options_.find_zeros) return Pack(read.bytes);
-    return read;
+    if (!options_.compress && !options_.find_zeros) return read;
+    absl::StatusOr<PieceBytes> packed = Pack(read.bytes);
+    GiveBack(std::move(read.bytes));
+    return packed;
+  }
+
+  // For the next piece: memory that is new to the process costs more than reading into it.
+  void GiveBack(std::vector<uint8_t> buffer) const {
+    const std::lock_guard lock(mutex_);
+    buffers_.push_back(std::move(buffer));
   }
 
  private:
+  std::vector<uint8_t> TakeBuffer() const {
+    const std::lock_guard lock(mutex_);
+    if (buffers_.empty()) return {};
+    std::vector<uint8_t> buffer = std::move(buffers_.back());
+    buffers_.pop_back();
+    return buffer;
+  }
+
   absl::StatusOr<PieceBytes> Pack(std::span<const uint8_t> bytes) const {
-    PieceBytes packed;
+    PieceBytes packed{.bytes = TakeBuffer()};
+    packed.bytes.clear();
     const auto cluster = static_cast<size_t>(shape_.cluster());
     std::unique_ptr<ClusterCompressor> compressor;
     if (options_.compress) {
@@ -86,6 +105,8 @@ class PieceReader {
   const CopyInput& input_;
   const OverlayShape& shape_;
   const OverlayOptions& options_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::vector<uint8_t>> buffers_;
 };
 
 // Gives clusters their places in the file as they come.
@@ -180,9 +201,10 @@ absl::Status ForEachPiece(const OverlayPlan& plan, const CopyInput& input,
   uint64_t done = 0;
   std::deque<uint64_t> counts;  // of the pieces at work
   const auto take = [&]() -> absl::Status {
-    const absl::StatusOr<PieceBytes> piece = work.Take();
+    absl::StatusOr<PieceBytes> piece = work.Take();
     if (!piece.ok()) return piece.status();
     if (absl::Status used = use(*piece); !used.ok()) return used;
+    reader.GiveBack(std::move(piece->bytes));
     done += counts.front() << plan.shape.cluster_bits;
     counts.pop_front();
     if (options.on_progress) options.on_progress(done, all);

@@ -1,0 +1,227 @@
+// Data over NBD, from and to real servers.
+#include "source/nbd/nbd_data.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <fstream>
+#include <random>
+#include <thread>
+
+#include "tests/support/child_process.h"
+#include "tests/support/cursors.h"
+#include "tests/support/seeded_random.h"
+#include "tests/support/status.h"
+#include "tests/support/temp_dir.h"
+
+namespace cbt {
+namespace nbd_data_test {
+
+using Bytes = std::vector<uint8_t>;
+using test::ChildProcess;
+using test::ValueOf;
+
+class NbdDataTest : public testing::Test {
+ protected:
+  static bool Have(std::initializer_list<const char*> programs) {
+    for (const char* program : programs) {
+      if (test::FindProgram(program).empty()) return false;
+    }
+    return !absl::IsUnimplemented(NbdData::Open("nbd+unix:///?socket=none").status());
+  }
+
+  std::string Uri() const { return "nbd+unix:///?socket=" + directory_ / "socket"; }
+
+  void Start(std::vector<std::string> command) {
+    std::filesystem::remove(directory_ / "socket");
+    server_ = std::make_unique<ChildProcess>(std::move(command), directory_ / "log");
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!Listens() && server_->running() && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+  // Whether the socket, which is there before, takes connections. A try might be the only one that
+  // the server takes.
+  bool Listens() const {
+    std::ifstream sockets("/proc/net/unix");
+    for (std::string line; std::getline(sockets, line);) {
+      if (line.ends_with(directory_ / "socket") && line.find(" 00010000 ") != std::string::npos) {
+        return true;
+      }
+    }
+    return false;
+  }
+  void StartNbdkit(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"nbdkit", "-f", "-U", directory_ / "socket"});
+    Start(std::move(arguments));
+  }
+  std::string Image(const Bytes& bytes) {
+    std::ofstream(directory_ / "image", std::ios::binary)
+        .write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+    return directory_ / "image";
+  }
+  Bytes OnDisk() const {
+    std::ifstream file(directory_ / "image", std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+  static Bytes Noise(uint64_t seed, size_t size) {
+    std::mt19937_64 random(seed);
+    Bytes bytes(size);
+    for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
+    return bytes;
+  }
+
+  // Random reads and writes of any alignment, by several threads, compared with `truth`.
+  static void Exercise(NbdData& data, Bytes& truth, bool write) {
+    constexpr size_t kThreads = 4;
+    std::vector<std::thread> threads;
+    // Each thread has a part of its own, whose ends lie within blocks.
+    for (size_t t = 0; t < kThreads; ++t) {
+      const size_t begin = truth.size() * t / kThreads;
+      const size_t end = truth.size() * (t + 1) / kThreads;
+      threads.emplace_back([&, begin, end, t] {
+        std::mt19937_64 random(t);
+        for (int i = 0; i < 60; ++i) {
+          const size_t at = begin + random() % (end - begin);
+          const size_t length =
+              std::min<size_t>(end - at, random() % (i % 5 == 0 ? 600'000 : 9000));
+          if (write && i % 3 == 1) {
+            const Bytes fresh = Noise(random(), length);
+            ASSERT_OK(data.Write(at, fresh));
+            std::copy(fresh.begin(), fresh.end(), truth.begin() + static_cast<ptrdiff_t>(at));
+          } else if (write && i % 3 == 2) {
+            ASSERT_OK(data.WriteZeros({at, length}));
+            std::fill_n(truth.begin() + static_cast<ptrdiff_t>(at), length, 0);
+          } else {
+            Bytes got(length);
+            ASSERT_OK(data.Read(at, got));
+            ASSERT_TRUE(
+                std::equal(got.begin(), got.end(), truth.begin() + static_cast<ptrdiff_t>(at)))
+                << at << ' ' << length;
+          }
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  test::TempDir directory_;
+  std::unique_ptr<ChildProcess> server_;
+};
+
+TEST_F(NbdDataTest, ReadsWithOneClientOnly) {
+  if (!Have({"qemu-nbd"})) GTEST_SKIP() << "qemu-nbd is not installed";
+  Bytes truth = Noise(1, 3'000'000 / 512 * 512);
+  std::fill_n(truth.begin() + 1'000'000, 1'000'000, 0);
+  // It ends with its first client.
+  Start({"qemu-nbd", "--read-only", "--format=raw", "--socket=" + directory_ / "socket",
+         Image(truth)});
+  const auto data = ValueOf(NbdData::Open(Uri()));
+  EXPECT_EQ(data->size(), truth.size());
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(ValueOf(test::Drain(*ValueOf(data->Allocated()))).empty());
+    Exercise(*data, truth, false);
+  }
+  EXPECT_TRUE(absl::IsFailedPrecondition(data->CheckWritable()));
+  Bytes past(2);
+  EXPECT_TRUE(absl::IsOutOfRange(data->Read(truth.size() - 1, past)));
+}
+
+TEST_F(NbdDataTest, WritesOverSeveralConnections) {
+  if (!Have({"nbdkit"})) GTEST_SKIP() << "nbdkit is not installed";
+  for (const char* block : {"1", "4096"}) {
+    Bytes truth = Noise(2, 2'097'152);
+    StartNbdkit({"--filter=blocksize-policy", "file", Image(truth),
+                 std::string("blocksize-minimum=") + block, "blocksize-maximum=131072",
+                 "blocksize-preferred=4096", "blocksize-error-policy=error"});
+    auto data = ValueOf(NbdData::Open(Uri()));
+    ASSERT_OK(data->CheckWritable());
+    Exercise(*data, truth, true);
+    ASSERT_OK(data->Flush());
+    EXPECT_TRUE(OnDisk() == truth) << block;
+    data.reset();
+  }
+}
+
+TEST_F(NbdDataTest, WritesZerosWhereTheServerHasNone) {
+  if (!Have({"nbdkit"})) GTEST_SKIP() << "nbdkit is not installed";
+  Bytes truth = Noise(3, 1 << 20);
+  StartNbdkit({"--filter=nozero", "--filter=noextents", "file", Image(truth)});
+  const auto data = ValueOf(NbdData::Open(Uri()));
+  Exercise(*data, truth, true);
+  ASSERT_OK(data->Flush());
+  EXPECT_TRUE(OnDisk() == truth);
+}
+
+TEST_F(NbdDataTest, ServersWithoutStructuredRepliesHaveData) {
+  if (!Have({"nbdkit"})) GTEST_SKIP() << "nbdkit is not installed";
+  Bytes truth = Noise(4, 1 << 20);
+  StartNbdkit({"--no-sr", "file", Image(truth)});
+  const auto data = ValueOf(NbdData::Open(Uri()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(data->Allocated().status()));
+  Exercise(*data, truth, true);
+  EXPECT_TRUE(OnDisk() == truth);
+}
+
+TEST_F(NbdDataTest, ErrorsOfTheServerLast) {
+  if (!Have({"nbdkit"})) GTEST_SKIP() << "nbdkit is not installed";
+  StartNbdkit({"--filter=error", "memory", "4M", "error=EIO", "error-rate=100%",
+               "error-file=" + directory_ / "broken"});
+  const auto data = ValueOf(NbdData::Open(Uri()));
+  Bytes bytes(1 << 20);
+  ASSERT_OK(data->Read(0, bytes));
+  std::ofstream(directory_ / "broken").put('x');
+  const absl::Status broken = data->Read(0, bytes);
+  EXPECT_TRUE(absl::IsUnavailable(broken)) << broken;
+  std::filesystem::remove(directory_ / "broken");
+  // Another export may be there by now.
+  EXPECT_EQ(data->Read(0, bytes), broken);
+  EXPECT_EQ(data->Write(0, bytes), broken);
+}
+
+TEST_F(NbdDataTest, AServerThatEndsIsAnError) {
+  if (!Have({"nbdkit"})) GTEST_SKIP() << "nbdkit is not installed";
+  StartNbdkit({"memory", "64M"});
+  const auto data = ValueOf(NbdData::Open(Uri()));
+  Bytes bytes(1 << 20);
+  ASSERT_OK(data->Read(0, bytes));
+  std::vector<std::thread> threads;
+  std::atomic<int> errors{0};
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      Bytes mine(1 << 20);
+      while (data->Read(5, mine).ok()) {
+      }
+      ++errors;
+    });
+  }
+  server_.reset();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(errors, 4);
+}
+
+TEST_F(NbdDataTest, ASlowServerIsGivenUp) {
+  if (!Have({"nbdkit"})) GTEST_SKIP() << "nbdkit is not installed";
+  StartNbdkit({"--filter=delay", "memory", "1M", "rdelay=30"});
+  NbdExportOptions options;
+  options.timeout = std::chrono::milliseconds(300);
+  const auto data = ValueOf(NbdData::Open(Uri(), options));
+  Bytes bytes(4096);
+  const absl::Status late = data->Read(0, bytes);
+  EXPECT_TRUE(absl::IsUnavailable(late)) << late;
+  EXPECT_NE(late.message().find("no reply"), std::string_view::npos) << late;
+}
+
+TEST(NbdUris, AreTold) {
+  for (const char* uri : {"nbd://h/x", "nbds://h", "nbd+unix:///?socket=s", "nbds+unix://"}) {
+    EXPECT_TRUE(IsNbdUri(uri)) << uri;
+  }
+  for (const char* other : {"", "nbd", "/dev/nbd0", "nbd:/", "http://h", "./nbd://h"}) {
+    EXPECT_FALSE(IsNbdUri(other)) << other;
+  }
+}
+
+}  // namespace nbd_data_test
+}  // namespace cbt
