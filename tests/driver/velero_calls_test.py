@@ -19,6 +19,7 @@ sys.path.append(os.path.join(HERE, "..", "envtest"))
 
 # pylint: disable=wrong-import-position
 import driver_parts as parts  # noqa: E402
+from backup_pods import BackupPods  # noqa: E402
 import whole_driver as whole  # noqa: E402
 from driver_parts import MIB, NAME  # noqa: E402
 from real_node_test import eventually  # noqa: E402
@@ -41,7 +42,7 @@ RESTORE = "dd if=/exchange/repository of=/dev/disk bs=1048576 conv=fsync && sha2
 
 
 @unittest.skipIf(whole.lacks(), whole.lacks())
-class VeleroCallsTest(unittest.TestCase):
+class VeleroCallsTest(BackupPods, unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp(prefix="cbt-node-")
