@@ -463,10 +463,16 @@ class ProcessTest(parts.DriverTest):
         driver = self.start()
         volume = make_volume(driver.client, "a", 16 * MIB)
         names = [make_snapshot(driver.client, volume, name) for name in ("one", "two")]
-        done = subprocess.run(
-            [CBT, "conform", driver.address, "--base", names[0], "--snapshot", names[1]],
-            capture_output=True, text=True, timeout=300)
+        foreign = make_snapshot(driver.client, make_volume(driver.client, "b", 16 * MIB), "other")
+        command = [CBT, "conform", driver.address, "--base", names[0], "--snapshot", names[1],
+                   "--foreign-base", foreign]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        # The driver alone knows of which volume a deleted snapshot was.
+        driver.client.DeleteSnapshot(snapshot_id=foreign)
+        done = subprocess.run([*command, "--verbose"], capture_output=True, text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("base-foreign", done.stdout)
 
 
 def listening_port(pid):

@@ -36,6 +36,9 @@ struct ConformanceOptions {
   // Address, contract, snapshots, token, secrets. With a base, the delta method is checked too. A
   // snapshot with several tuples, some adjacent and some apart, exercises the most rules.
   ListRequest request = {};
+  // Id of a snapshot of another volume, which is tried as a base; empty: none. A driver that gives
+  // deltas from deleted bases decides alone which volume they were of.
+  std::string foreign_base = {};
 
   // Time limit for one call; exceeding it fails the rule.
   std::chrono::milliseconds call_timeout = std::chrono::seconds(60);

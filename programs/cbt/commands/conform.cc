@@ -1,6 +1,7 @@
 // `cbtctl conform`: checks whether a server keeps the contract.
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -17,6 +18,7 @@ namespace {
 
 struct ConformArguments {
   RemoteArguments remote;
+  std::string foreign_base;
   ConformCosiArguments cosi;
   bool json = false;
   bool verbose = false;
@@ -31,6 +33,7 @@ int Conform(const ConformArguments& arguments) {
   absl::StatusOr<rpc::ListRequest> request = RemoteRequest(arguments.remote, "conform");
   if (!request.ok()) return Report("conform", request.status());
   options.request = *std::move(request);
+  options.foreign_base = arguments.foreign_base;
   if (options.request.timeout.has_value()) options.call_timeout = *options.request.timeout;
   RulePrinter printer(arguments.json, arguments.verbose);
   options.on_report = [&printer](const rpc::RuleReport& report) { printer.Add(report); };
@@ -44,6 +47,9 @@ void AddConform(CLI::App& app, Command& command) {
   const auto arguments = std::make_shared<ConformArguments>();
   sub->add_option("ADDR", arguments->remote.address, kAddressHelp)->required();
   AddRemoteOptions(*sub, arguments->remote);
+  sub->add_option("--foreign-base", arguments->foreign_base,
+                  "Snapshot id, with k8s: its handle, of another volume, which must be no base")
+      ->type_name("ID");
   sub->add_flag("--cosi", arguments->cosi.cosi,
                 "Check a driver of COSI, each revision that it serves, with buckets and accounts "
                 "that are made and removed");

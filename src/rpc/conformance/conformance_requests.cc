@@ -48,6 +48,17 @@ void ConformanceChecker::CheckArguments() {
     request.base_snapshot_id = kUnknownSnapshot;
     return ExpectCode("an unknown base", Ask(request), unknown);
   });
+  if (!options_.foreign_base.empty()) {
+    Rule("base-foreign", "a base of another volume is INVALID_ARGUMENT, or not found", [&] {
+      if (!delta_) return Skip("only a delta has a base");
+      MetadataRequest request = Request();
+      request.base_snapshot_id = options_.foreign_base;
+      // A driver that needs no data of its bases may know only those of the target's volume.
+      std::set<StatusCode> refused = unknown;
+      refused.insert(StatusCode::kInvalidArgument);
+      return ExpectCode("a base of another volume", Ask(request), refused);
+    });
+  }
   Rule("base-is-target", "a snapshot compared with itself has no changes, or is refused", [&] {
     if (!delta_ || contract_.api == Api::kKubernetes) {
       return Skip("names and handles can't be made equal here");

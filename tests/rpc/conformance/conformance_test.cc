@@ -27,6 +27,7 @@ rpc::ConformanceOptions OptionsFor(rpc::Api api, const std::string& address) {
   rpc::ConformanceOptions options;
   options.request = PlantedRequest(api, address);
   options.request.base_snapshot_id = std::string("base");
+  options.foreign_base = "foreign";
   options.call_timeout = std::chrono::seconds(3);
   options.concurrent = 4;
   options.stall = std::chrono::milliseconds(20);
@@ -186,6 +187,7 @@ constexpr Planted kPlanted[] = {
     {rpc::Api::kCsi, "unknown-empty", "snapshot-unknown"},
     {rpc::Api::kCsi, "answers-then-unknown", "snapshot-unknown"},
     {rpc::Api::kCsi, "unknown-base-empty", "base-unknown"},
+    {rpc::Api::kCsi, "foreign-base-full", "base-foreign"},
     {rpc::Api::kCsi, "self-delta-full", "base-is-target"},
     {rpc::Api::kCsi, "self-delta-breaks", "base-is-target"},
     {rpc::Api::kCsi, "refuses-unknown-fields", "unknown-fields"},

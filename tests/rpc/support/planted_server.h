@@ -197,6 +197,10 @@ class PlantedServer {
           if (Has("self-delta-refused")) return {.status = refusal};
           return Has("self-delta-breaks") ? Empty(refusal) : Empty();
         }
+        if (*request->base_snapshot_id == "foreign") {
+          if (Has("foreign-base-full")) return Good(delta, 0, 0);
+          return {.status = Error(StatusCode::INVALID_ARGUMENT, "another volume")};
+        }
         if (Has("unknown-base-empty")) return Empty();
         return {.status = Error(StatusCode::NOT_FOUND, "unknown base")};
       }
