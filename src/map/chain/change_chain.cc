@@ -286,6 +286,10 @@ absl::StatusOr<LazyMap> ChainInDirectory::OpenFile(const ChainFile& file,
   if (!mapped.ok()) return mapped.status();
   const std::span<const uint8_t> bytes = (*mapped)->bytes();
   absl::StatusOr<LazyMap> map = OpenLazily(bytes, *std::move(mapped), name);
+  // The manifest says that it is a map, of the version that was written with it.
+  if (absl::IsInvalidArgument(map.status()) || absl::IsUnimplemented(map.status())) {
+    return absl::DataLossError(map.status().message());
+  }
   if (!map.ok()) return map.status();
   if (map->header.checksum != file.checksum || map->header.geometry.granularity != granularity) {
     return absl::DataLossError(absl::StrCat(name, ": is not the file that the manifest names"));

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "base/watched_file.h"
 #include "cbt/change_map_file.h"
 #include "map/chain/chain_manifest.h"
 #include "tests/map/chain/chains.h"
@@ -382,6 +383,23 @@ TEST(ChangeChainTest, FindsFilesThatAreNotItsOwn) {
   EXPECT_TRUE(chain->Contains("b"));
   ASSERT_EQ(unlink(path.c_str()), 0);
   EXPECT_EQ(chain->Verify().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(ChangeChainTest, VerifyReadsEveryByteOfEveryMap) {
+  const test::TempDir directory;
+  ASSERT_OK_AND_ASSIGN(
+      auto chain, ChangeChain::Create(directory / "c", "vol", kG, {"a", kVolume.capacity}, kQuick));
+  ASSERT_OK(chain->Append(Map("a", "b", {1, 5, 6})));
+  const std::string path = directory / "c/map-1.cbm";
+  ASSERT_OK_AND_ASSIGN(const std::string good, ReadSmallFile(path));
+  for (size_t i = 0; i < good.size(); ++i) {
+    std::string damaged = good;
+    damaged[i] = static_cast<char>(damaged[i] ^ 1);
+    directory.Write("c/map-1.cbm", damaged);
+    EXPECT_EQ(chain->Verify().code(), absl::StatusCode::kDataLoss) << "byte " << i;
+  }
+  directory.Write("c/map-1.cbm", good);
+  EXPECT_OK(chain->Verify());
 }
 
 // A checksum does not prove good faith: a union of old and new bytes would carry a valid checksum
