@@ -26,7 +26,8 @@ std::optional<ops::HttpAnswer> Component::Page(std::string_view path) const {
 absl::Status Component::StartPages() {
   if (options_.http_endpoint.empty()) return absl::OkStatus();
   absl::StatusOr<std::unique_ptr<ops::HttpPage>> page = ops::HttpPage::Serve(
-      options_.http_endpoint, [this](std::string_view path) { return Page(path); });
+      {.endpoint = options_.http_endpoint, .token_file = options_.metrics_token_file},
+      [this](std::string_view path) { return Page(path); });
   if (!page.ok()) return page.status();
   page_ = *std::move(page);
   return absl::OkStatus();

@@ -29,6 +29,7 @@ namespace cbt::kube::cluster {
 struct ComponentOptions {
   // "host:port" of the pages, an empty host for every address; empty: none.
   std::string http_endpoint = {};
+  std::string metrics_token_file = {};  // see ops::HttpPageOptions
 
   // One of several processes acts, by this Lease.
   bool leader_election = false;

@@ -70,7 +70,8 @@ class Driver::Impl {
     address_ = *address;
     if (!options_.http_endpoint.empty()) {
       absl::StatusOr<std::unique_ptr<ops::HttpPage>> page = ops::HttpPage::Serve(
-          options_.http_endpoint, [this](std::string_view path) { return Page(path); });
+          {.endpoint = options_.http_endpoint, .token_file = options_.metrics_token_file},
+          [this](std::string_view path) { return Page(path); });
       if (!page.ok()) return page.status();
       page_ = *std::move(page);
     }

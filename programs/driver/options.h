@@ -32,6 +32,7 @@ struct DriverOptions {
   volume::MarkLimits marks = kDefaultMarks;
   // host:port of /metrics, /healthz, /livez and /readyz; empty: none.
   std::string http_endpoint;
+  std::string metrics_token_file;  // see ops::HttpPageOptions
   // What volumes are attached with.
   DeviceKind device = DeviceKind::kLoop;
   // The program and arguments of a volume host to start where none has the state directory; empty:

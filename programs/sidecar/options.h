@@ -64,6 +64,7 @@ struct Options {
   // "host:port" of /health and the metrics, an empty host for every address; empty: neither.
   std::string http_endpoint = {};
   std::string metrics_path = "/metrics";  // empty: no metrics
+  std::string metrics_token_file = {};    // see ops::HttpPageOptions
 
   rpc::LogSink* log = nullptr;  // may be null
   // What an operator must see becomes Events, too. Needs the rights to create and patch them.

@@ -63,7 +63,9 @@ class Sidecar::Impl final : private Logging, public cluster::Component {
  public:
   explicit Impl(Options options)
       : Logging(options),
-        Component({.http_endpoint = options.http_endpoint, .log = sink}),
+        Component({.http_endpoint = options.http_endpoint,
+                   .metrics_token_file = options.metrics_token_file,
+                   .log = sink}),
         options_(std::move(options)),
         operations_(driver_, metrics()) {}
 

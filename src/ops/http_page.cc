@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <exception>
 #include <memory>
@@ -15,10 +16,27 @@
 #include <stdexcept>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/text.h"
 
 namespace cbt::ops {
 namespace {
+
+// The kubelet sends no token.
+constexpr std::array<std::string_view, 4> kProbes = {"/health", "/healthz", "/livez", "/readyz"};
+
+absl::StatusOr<Secret> ParseToken(const std::string& text) {
+  const absl::string_view token = absl::StripAsciiWhitespace(text);
+  if (token.empty()) return absl::InvalidArgumentError("no token");
+  return Secret(std::string_view(token.data(), token.size()));
+}
+
+std::unique_ptr<WatchedFile<Secret>> WatchToken(const std::string& file) {
+  return file.empty() ? nullptr : std::make_unique<WatchedFile<Secret>>(file, ParseToken);
+}
 
 void CloseIfOpen(int fd) noexcept {
   if (fd >= 0) close(fd);
@@ -34,17 +52,25 @@ int PortOf(int fd) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<HttpPage>> HttpPage::Serve(const std::string& endpoint,
+absl::StatusOr<std::unique_ptr<HttpPage>> HttpPage::Serve(const HttpPageOptions& options,
                                                           Pages pages) {
+  const std::string& endpoint = options.endpoint;
   const size_t colon = endpoint.rfind(':');
   if (colon == std::string::npos || colon + 1 == endpoint.size() ||
       endpoint.find_first_not_of("0123456789", colon + 1) != std::string::npos) {
     return absl::InvalidArgumentError(
         absl::StrCat("HTTP endpoint: '", endpoint, "': expected host:port"));
   }
+  if (!options.token_file.empty()) {
+    const auto token = WatchToken(options.token_file)->Get();
+    if (!token.ok()) {
+      return absl::Status(token.status().code(),
+                          absl::StrCat("metrics token: ", token.status().message()));
+    }
+  }
   try {
     return std::make_unique<HttpPage>(endpoint.substr(0, colon), endpoint.substr(colon + 1),
-                                      std::move(pages));
+                                      std::move(pages), options.token_file);
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception&) {
@@ -53,8 +79,9 @@ absl::StatusOr<std::unique_ptr<HttpPage>> HttpPage::Serve(const std::string& end
   }
 }
 
-HttpPage::HttpPage(const std::string& host, const std::string& port, Pages pages)
-    : pages_(std::move(pages)) {
+HttpPage::HttpPage(const std::string& host, const std::string& port, Pages pages,
+                   const std::string& token_file)
+    : pages_(std::move(pages)), token_(WatchToken(token_file)) {
   try {
     connections_.reserve(kMaxConnections);
     Listen(host, port);
@@ -183,6 +210,22 @@ bool HttpPage::Step(Connection& connection) {
   return false;
 }
 
+absl::Status HttpPage::CheckToken(std::string_view request) const {
+  if (token_ == nullptr) return absl::OkStatus();
+  const absl::StatusOr<std::shared_ptr<const Secret>> token = token_->Get();
+  if (!token.ok()) return absl::UnavailableError("the token's file can't be used");
+  constexpr absl::string_view kName = "authorization:";
+  constexpr absl::string_view kScheme = "bearer ";
+  for (const absl::string_view line : absl::StrSplit(AbslView(request), "\r\n")) {
+    if (!absl::StartsWithIgnoreCase(line, kName)) continue;
+    const absl::string_view value = absl::StripAsciiWhitespace(line.substr(kName.size()));
+    if (!absl::StartsWithIgnoreCase(value, kScheme)) continue;
+    const absl::string_view sent = absl::StripLeadingAsciiWhitespace(value.substr(kScheme.size()));
+    if ((*token)->Equals({sent.data(), sent.size()})) return absl::OkStatus();
+  }
+  return absl::UnauthenticatedError("");
+}
+
 std::string HttpPage::AnswerTo(const std::string& request) const {
   const auto answer = [](absl::string_view status, absl::string_view extra,
                          absl::string_view body) {
@@ -197,8 +240,15 @@ std::string HttpPage::AnswerTo(const std::string& request) const {
   if (request.substr(0, end) != "GET") {
     return answer("405 Method Not Allowed", "Allow: GET\r\n", "");
   }
-  const std::optional<HttpAnswer> page =
-      pages_(std::string_view(request).substr(begin, last - begin));
+  const std::string_view path = std::string_view(request).substr(begin, last - begin);
+  if (std::find(kProbes.begin(), kProbes.end(), path) == kProbes.end()) {
+    if (const absl::Status status = CheckToken(request); absl::IsUnauthenticated(status)) {
+      return answer("401 Unauthorized", "WWW-Authenticate: Bearer\r\n", "");
+    } else if (!status.ok()) {
+      return answer("503 Service Unavailable", "", "the token's file can't be used");
+    }
+  }
+  const std::optional<HttpAnswer> page = pages_(path);
   if (!page.has_value()) return answer("404 Not Found", "", "");
   return answer(page->ok ? "200 OK" : "503 Service Unavailable", "", page->text);
 }

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/watched_file.h"
+#include "cbt/secrets.h"
 #include "cbt/units.h"
 
 namespace cbt::ops {
@@ -21,6 +23,14 @@ namespace cbt::ops {
 struct HttpAnswer {
   bool ok = true;  // false: 503
   std::string text = {};
+};
+
+struct HttpPageOptions {
+  std::string endpoint =
+      {};  // host:port; an empty host: every address of this machine, port 0: any
+  // Pages other than probes need the token in this file: `Authorization: Bearer TOKEN`. Read again
+  // when it changes. Empty: everybody may read them.
+  std::string token_file = {};
 };
 
 // One thread, a bounded number of connections, and a time limit for each request with its answer: a
@@ -34,13 +44,15 @@ class HttpPage {
   // Makes the answer for a path of a GET, called on the page's thread; nothing: 404.
   using Pages = std::function<std::optional<HttpAnswer>(std::string_view path)>;
 
-  // Listens on `endpoint`, host:port; an empty host is every address of this machine, port 0 any.
-  // Errors: INVALID_ARGUMENT for a malformed endpoint, UNAVAILABLE if listening fails.
-  static absl::StatusOr<std::unique_ptr<HttpPage>> Serve(const std::string& endpoint, Pages pages);
+  // Errors: INVALID_ARGUMENT for a malformed endpoint, UNAVAILABLE if listening fails, and those of
+  // reading the token: of a file that can't be used later, the pages say so with 503.
+  static absl::StatusOr<std::unique_ptr<HttpPage>> Serve(const HttpPageOptions& options,
+                                                         Pages pages);
 
   // Listens on `host`:`port` (an empty host: every address of this machine; port 0: any). Throws
   // std::runtime_error if it can't listen, std::system_error and std::bad_alloc.
-  HttpPage(const std::string& host, const std::string& port, Pages pages);
+  HttpPage(const std::string& host, const std::string& port, Pages pages,
+           const std::string& token_file = "");
   ~HttpPage();
   HttpPage(const HttpPage&) = delete;
   HttpPage& operator=(const HttpPage&) = delete;
@@ -63,8 +75,11 @@ class HttpPage {
   void Accept();
   bool Step(Connection& connection);
   std::string AnswerTo(const std::string& request) const;
+  // OK: the request may read what is not a probe.
+  absl::Status CheckToken(std::string_view request) const;
 
   const Pages pages_;
+  const std::unique_ptr<WatchedFile<Secret>> token_;  // null: none is needed
   int listener_ = -1;
   int wake_[2] = {-1, -1};  // a pipe; closing its end stops the thread
   int port_ = 0;

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 import unittest
+import urllib.error
 import urllib.request
 
 import driver_parts as parts
@@ -413,7 +414,11 @@ class ProcessTest(parts.DriverTest):
         make_volume(client, "b", 10 * MIB)
 
     def test_metrics_and_probes(self):
-        driver = self.start("--http-endpoint", "127.0.0.1:0", "--log-level", "info")
+        token = os.path.join(self.folder, "token")
+        with open(token, "w", encoding="ascii") as file:
+            file.write("of the scraper\n")
+        driver = self.start("--http-endpoint", "127.0.0.1:0", "--log-level", "info",
+                            "--metrics-token", token)
         client = driver.client
         volume = make_volume(client, "a")
         snapshot = make_snapshot(client, volume, "s")
@@ -424,7 +429,11 @@ class ProcessTest(parts.DriverTest):
         for page in ("healthz", "livez", "readyz"):
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}") as answer:
                 self.assertEqual(answer.read().strip(), b"ok")
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        with self.assertRaisesRegex(urllib.error.HTTPError, "401"):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics")
+        with urllib.request.urlopen(urllib.request.Request(
+                f"http://127.0.0.1:{port}/metrics",
+                headers={"Authorization": "Bearer of the scraper"})) as answer:
             text = answer.read().decode()
         self.assertIn('csi_sidecar_operations_seconds_count{driver_name="cbt.csi.example.com",'
                       'grpc_status_code="OK",method_name="/csi.v1.Controller/CreateVolume"} 1',

@@ -179,6 +179,56 @@ TEST(HttpPage, AnswersByPathOnEveryAddress) {
   EXPECT_THAT(ask("/metrics"), testing::StartsWith("HTTP/1.1 404 "));
 }
 
+TEST(HttpPage, WhatIsNoProbeNeedsTheToken) {
+  const TempDir dir;
+  dir.Write("token", "first\n");
+  const auto page =
+      ops::HttpPage::Serve({.endpoint = "127.0.0.1:0", .token_file = dir / "token"},
+                           [](std::string_view) { return ops::HttpAnswer{.text = "seen"}; });
+  ASSERT_OK(page);
+  const auto ask = [&](const std::string& path, const std::string& header) {
+    const int fd = ConnectTo((*page)->port());
+    const std::string request = "GET " + path + " HTTP/1.1\r\nHost: a\r\n" + header + "\r\n";
+    EXPECT_EQ(write(fd, request.data(), request.size()), static_cast<ssize_t>(request.size()));
+    char buffer[4096];
+    const ssize_t count = read(fd, buffer, sizeof buffer);
+    close(fd);
+    return std::string(buffer, count < 0 ? 0 : static_cast<size_t>(count));
+  };
+  for (const char* const probe : {"/health", "/healthz", "/livez", "/readyz"}) {
+    EXPECT_THAT(ask(probe, ""), testing::StartsWith("HTTP/1.1 200 ")) << probe;
+  }
+  for (const char* const header :
+       {"", "Authorization: Bearer\r\n", "Authorization: Bearer \r\n",
+        "Authorization: Bearer firs\r\n", "Authorization: Bearer first2\r\n",
+        "Authorization: Basic first\r\n", "X-Authorization: Bearer first\r\n",
+        "X: Authorization: Bearer first\r\n"}) {
+    const std::string answer = ask("/metrics", header);
+    EXPECT_THAT(answer, testing::StartsWith("HTTP/1.1 401 ")) << header;
+    EXPECT_THAT(answer, testing::Not(HasSubstr("seen"))) << header;
+  }
+  for (const char* const path : {"/metrics", "/metrics?x=1", "/healthz/", "/other"}) {
+    EXPECT_THAT(ask(path, ""), testing::StartsWith("HTTP/1.1 401 ")) << path;
+    EXPECT_THAT(ask(path, "authorization:  bearer first\r\n"), testing::StartsWith("HTTP/1.1 200 "))
+        << path;
+  }
+  // It may rotate; while it can't be used, no token is enough.
+  dir.Write("token", "second one");
+  EXPECT_THAT(ask("/metrics", "Authorization: Bearer first\r\n"),
+              testing::StartsWith("HTTP/1.1 401 "));
+  EXPECT_THAT(ask("/metrics", "Authorization: Bearer second one\r\n"),
+              testing::StartsWith("HTTP/1.1 200 "));
+  dir.Write("token", "");
+  for (const char* const header : {"", "Authorization: Bearer \r\n"}) {
+    EXPECT_THAT(ask("/metrics", header), testing::StartsWith("HTTP/1.1 503 "));
+  }
+  EXPECT_THAT(ask("/healthz", ""), testing::StartsWith("HTTP/1.1 200 "));
+  const auto without = ops::HttpPage::Serve({.endpoint = ":0", .token_file = dir / "missing"},
+                                            [](std::string_view) { return ops::HttpAnswer{}; });
+  EXPECT_EQ(without.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(without.status().message()), HasSubstr("metrics token: "));
+}
+
 // The start of this process lies before now, and not long before.
 TEST(Metrics, TheStartOfTheProcessIsShown) {
   const std::string text = ops::Metrics::Create()->Text();

@@ -195,8 +195,12 @@ class ClusterTest(unittest.TestCase):
         parts.make_certificate(folder, "ca")
         parts.make_certificate(folder, "tls", "ca")
         plugin = parts.Plugin(f"unix:{folder}/csi.sock")
-        sidecar = parts.Sidecar(CBT, folder, self.kubeconfig, "--events")
+        with open(os.path.join(folder, "token"), "w", encoding="ascii") as file:
+            file.write("of the scraper")
+        sidecar = parts.Sidecar(CBT, folder, self.kubeconfig, "--events",
+                                f"--metrics-token={folder}/token")
         self.addCleanup(sidecar.stop)
+        self.assertEqual([sidecar.get(path)[0] for path in ("/metrics", "/livez")], [401, 200])
         self.plane.create(parts.snapshot_class("no-secret", parameters={
             "csi.storage.k8s.io/snapshotter-secret-name": "missing",
             "csi.storage.k8s.io/snapshotter-secret-namespace": "ns"}))

@@ -123,6 +123,10 @@ void AddCosiDriver(CLI::App& app, Command& command) {
   sub->add_option("--http-endpoint", arguments->driver.http_endpoint,
                   "Address of /metrics, /healthz, /livez and /readyz; default: none")
       ->type_name("HOST:PORT");
+  sub->add_option(
+         "--metrics-token", arguments->driver.metrics_token_file,
+         "Scrapers need the token in this file for /metrics: Authorization: Bearer; default: none")
+      ->type_name("FILE");
   AddLogOptions(*sub, arguments->serving,
                 "Log to stderr or --log-file: debug, info (the default), warning or error");
   AddLifeOptions(*sub, arguments->serving, "Time for open calls to finish after SIGTERM or SIGINT");

@@ -281,6 +281,10 @@ void SidecarFlags::AddTo(GoFlags& flags) {
       "The code for a snapshot that does not exist"));
   flags.Add("events", &events,
             "Say what an operator must see in Events, too: of the SnapshotMetadataService object");
+  flags.Add(
+      "metrics-token", &metrics_token,
+      "Scrapers need the token in this file for /metrics: Authorization: Bearer; default: none",
+      "FILE");
   flags.Add("no-check", &no_check, "Forward tuples without checking them");
   flags.Add("require-message", &require_message,
             "Refuse a plugin's answer without a message, instead of taking it for an empty one");
@@ -387,6 +391,7 @@ absl::StatusOr<kube::sidecar::Options> SidecarFlags::ToOptions(
   options.missing_code = missing_code;
   options.publication = {.address = publish, .ca_file = publish_ca};
   options.http_endpoint = http_endpoint;
+  options.metrics_token_file = metrics_token;
   options.events = events;
   options.metrics_path = disable_metrics ? "" : metrics_path;
   return options;
