@@ -93,16 +93,17 @@ class HostTest(AttachedCase):
             time.sleep(0.01)
 
     def health(self, volume):
-        answers = [self.client.NodeGetVolumeHealth(volume_id=volume),
-                   self.client.ControllerGetVolumeHealth(volume_id=volume)]
-        found = [[(one.status, one.reason, one.message)
-                  for one in answer.volume_health.health_statuses] for answer in answers]
+        def of(answer):
+            return [(one.status, one.reason, one.message)
+                    for one in answer.volume_health.health_statuses]
+        node = of(self.client.NodeGetVolumeHealth(volume_id=volume))
+        controller = of(self.client.ControllerGetVolumeHealth(volume_id=volume))
         listed = self.client.ControllerListVolumeHealth().entries
         # It may have changed from one call to the next.
-        if len(found[0]) == len(found[1]) == len(listed):
-            self.assertEqual(*([one[:2] for one in entries] for entries in found))
-            self.assertEqual([one.volume_id for one in listed], [volume] if found[0] else [])
-        return found[1]
+        if of(self.client.NodeGetVolumeHealth(volume_id=volume)) == node:
+            self.assertEqual([one[:2] for one in controller], [one[:2] for one in node])
+            self.assertEqual([one.volume_id for one in listed], [volume] if node else [])
+        return controller
 
     def written_while(self, volume, harm):
         """Writes, each synced, go on through everything that `harm` does; no one fails or is lost,
