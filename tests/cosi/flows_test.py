@@ -88,9 +88,24 @@ class CreateTest(Running):
         bucket = self.wait(request, lambda one: one.get("status", {}).get("bucketName"))
         bucket = self.bucket_of(bucket)
         self.wait_event(bucket, "CreateFailed", "the quota is used up")
+        # Users may not look at the Bucket, nor at what the driver says of its backend.
+        name = bucket["metadata"]["name"]
+        self.wait_event(request, "CreateFailed",
+                        f"RESOURCE_EXHAUSTED: the driver's words are in an Event of Bucket/{name}")
+        self.assertNotIn("quota", str(self.events(request)))
         self.assertFalse(self.now(request)["status"]["bucketAvailable"])
         del self.driver.fail["CreateBucket"]
         self.available(request)
+
+    def test_cosi_s16_a_driver_that_does_not_run(self):
+        request = self.bucket_request(self.bucket_class(provisioner="missing.example.com"))
+        text = f"driver missing.example.com has not made Bucket br-{request['metadata']['uid']} yet"
+        self.wait_event(request, "WaitsForDriver", text)
+        self.delete(request)
+        self.wait_event(request, "WaitsForDriver", "driver missing.example.com has not deleted Bucket")
+        bucket = self.bucket_of(request)
+        self.change(bucket, {"metadata": {"finalizers": []}})
+        self.gone(request)
 
     def test_cosi_c33_an_answer_that_is_lost_makes_no_second_bucket(self):
         self.driver.lose.add("CreateBucket")
@@ -189,6 +204,8 @@ class AccessTest(Running):
             "bucketAccessClassName": self.access_class(),
             "bucketRequestName": request["metadata"]["name"]}, "prod", name)
         self.wait_event(access, "GrantFailed", "the account has another policy")
+        self.wait_event(wanted, "GrantFailed", f"an Event of BucketAccess/{access['metadata']['name']}")
+        self.assertNotIn("policy", str(self.events(wanted)))
         self.assertFalse(self.now(wanted)["status"]["accessGranted"])
         # It is not asked for all the time.
         before = self.driver.count("GrantBucketAccess", "taken")

@@ -15,6 +15,12 @@ std::string KeyOfAccess(const std::string& name) {
   return Key{std::string(kBucketAccesses.kind), "", name}.ToString();
 }
 
+// Empty: an administrator has made it.
+std::string DriverOf(const BucketAccess& access) {
+  const auto label = access.meta.labels.find(std::string(kProvisionerLabel));
+  return label == access.meta.labels.end() ? "" : label->second;
+}
+
 }  // namespace
 
 absl::Status AccessRequests::Reconcile(const Key& key) {
@@ -195,6 +201,12 @@ absl::Status AccessRequests::Follow(const BucketAccessRequest& request, const Ob
                        absl::StrCat("BucketAccess ", access_name,
                                     " was deleted, and is not made again: delete this request"));
   }
+  if (const std::string driver = ours ? DriverOf(*access) : "";
+      !driver.empty() && !access->granted) {
+    AwaitDriver(tools_, kBucketAccessRequests, request.meta, driver,
+                access->meta.creation_timestamp,
+                absl::StrCat("granted BucketAccess ", access_name));
+  }
   const bool granted = ours && access->granted;
   return IfThere(
       Change(tools_.client, kBucketAccessRequests, object, Part::kStatus,
@@ -224,7 +236,13 @@ absl::Status AccessRequests::End(const BucketAccessRequest& request, const Objec
       if (!deleted.ok() && !absl::IsNotFound(deleted) && !IsConflict(deleted)) return deleted;
     }
     // Its change wakes the request. Running Pods hold it longer, and not the request.
-    if (HasFinalizer(access->meta, kAccessFinalizer)) return absl::OkStatus();
+    if (HasFinalizer(access->meta, kAccessFinalizer)) {
+      if (const std::string driver = DriverOf(*access); !driver.empty()) {
+        AwaitDriver(tools_, kBucketAccessRequests, request.meta, driver,
+                    access->meta.deletion_timestamp, absl::StrCat("revoked BucketAccess ", name));
+      }
+      return absl::OkStatus();
+    }
   }
   const absl::StatusOr<Object> released =
       Change(tools_.client, kBucketAccessRequests, object, Part::kObject, [](Object& changed) {

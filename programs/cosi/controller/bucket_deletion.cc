@@ -78,6 +78,9 @@ absl::Status BucketDeletion::Delete(const BucketRequest& request, const Bucket& 
     tools_.events.Warn(
         SubjectOf(kBucketRequests, request.meta), "BucketInUse",
         absl::StrCat("Bucket ", bucket.meta.name, " is deleted after the last access to it"));
+  } else {
+    AwaitDriver(tools_, kBucketRequests, request.meta, bucket.provisioner,
+                bucket.meta.deletion_timestamp, absl::StrCat("deleted Bucket ", bucket.meta.name));
   }
   // The Bucket's end wakes the request.
   return absl::OkStatus();

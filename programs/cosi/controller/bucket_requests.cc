@@ -161,6 +161,10 @@ absl::Status BucketRequests::Follow(const BucketRequest& request, const Object& 
                        absl::StrCat("Bucket ", bucket_name,
                                     " is gone, and is not made again: delete this request"));
   }
+  if (ours && bucket->bucket_id.empty() && !bucket->provisioner.empty()) {
+    AwaitDriver(tools_, kBucketRequests, request.meta, bucket->provisioner,
+                bucket->meta.creation_timestamp, absl::StrCat("made Bucket ", bucket_name));
+  }
   const bool available = ours && bucket->available && !bucket->meta.deletion_timestamp.has_value();
   return IfThere(
       Change(tools_.client, kBucketRequests, object, Part::kStatus, [available](Object& changed) {

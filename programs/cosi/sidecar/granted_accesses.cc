@@ -103,7 +103,9 @@ absl::Status GrantedAccesses::GrantOf(const Bucket& bucket, const BucketAccess& 
   if (noted->being_deleted()) return absl::OkStatus();
   const absl::StatusOr<GrantAnswer> granted = CallGrant(bucket.id(), access);
   if (!granted.ok()) {
-    return DriverFailed(tools_, KeyOfAccess(access), subject, "GrantFailed", granted.status());
+    return DriverFailed(tools_, KeyOfAccess(access), subject,
+                        SubjectOf(kBucketAccessRequests, access.request), "GrantFailed",
+                        granted.status());
   }
   const Secrets data = SecretData(bucket.id(), bucket.protocol, granted->credentials);
   if (absl::Status filled = secrets_.Fill(*secret, granted->account_id, data); !filled.ok()) {
@@ -153,7 +155,9 @@ absl::Status GrantedAccesses::End(const BucketAccess& access, const Object& obje
       tools_.events.Warn(subject, "NotRevoked",
                          "nothing says which bucket it was for: revoke the account in the backend");
     } else if (absl::Status revoked = RevokeOnce(access, bucket_id); !revoked.ok()) {
-      return DriverFailed(tools_, KeyOfAccess(access), subject, "RevokeFailed", revoked);
+      return DriverFailed(tools_, KeyOfAccess(access), subject,
+                          SubjectOf(kBucketAccessRequests, access.request), "RevokeFailed",
+                          revoked);
     }
     tools_.log.Write(rpc::LogLevel::kInfo, "access revoked",
                      {{.key = "access", .value = access.meta.name}});

@@ -12,6 +12,7 @@
 #include "programs/cluster/events.h"
 #include "programs/cosi/api/change.h"
 #include "programs/cosi/api/names.h"
+#include "programs/cosi/api/objects.h"
 #include "programs/cosi/sidecar/counters.h"
 #include "programs/cosi/sidecar/driver_calls.h"
 
@@ -42,14 +43,27 @@ inline absl::Status FineIfGone(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
-// A call of the driver has failed: says so with its reason, and decides when it is repeated.
-// Returns what a worker returns.
+// Without a uid, as long as no request is bound: an Event about it would not be shown.
+inline Subject SubjectOf(const Resource& resource, const Reference& request) {
+  return {.resource = resource,
+          .name_space = request.name_space,
+          .name = request.name,
+          .uid = request.uid};
+}
+
+// A call of the driver has failed: says so with its reason, and decides when it is repeated. Users
+// may not look at Buckets and BucketAccesses, so their request says it too; without the driver's
+// words, which may quote the backend. Returns what a worker returns.
 inline absl::Status DriverFailed(const SidecarTools& tools, const std::string& key,
-                                 const Subject& subject, const char* reason,
+                                 const Subject& subject, const Subject& request, const char* reason,
                                  const absl::Status& error) {
-  tools.events.Warn(
-      subject, reason,
-      std::string(absl::StatusCodeToString(error.code())) + ": " + std::string(error.message()));
+  const std::string code(absl::StatusCodeToString(error.code()));
+  tools.events.Warn(subject, reason, code + ": " + std::string(error.message()));
+  if (!request.uid.empty()) {
+    tools.events.Warn(request, reason,
+                      code + ": the driver's words are in an Event of " + key +
+                          ", which an administrator can read");
+  }
   if (IsWorthRetry(error)) return error;
   tools.log.Failed("driver refuses", error, {{.key = "object", .value = key}});
   tools.wake_later(key, kSeldom);

@@ -20,6 +20,7 @@ absl::Status ProvisionedBuckets::Reconcile(const std::string& name) {
 absl::Status ProvisionedBuckets::Provision(const Bucket& bucket, const Object& object) {
   if (!bucket.given_id.empty()) return Store(object, bucket.given_id);
   const Subject subject = SubjectOf(kBuckets, bucket.meta);
+  const Subject request = SubjectOf(kBucketRequests, bucket.request);
   if (bucket.request.empty()) {
     tools_.events.Warn(subject, "NoBucketID",
                        "no request has made this Bucket: spec.bucketID names its bucket");
@@ -28,7 +29,7 @@ absl::Status ProvisionedBuckets::Provision(const Bucket& bucket, const Object& o
   const absl::StatusOr<std::string> id =
       tools_.driver.CreateBucket(bucket.meta.name, bucket.protocol, bucket.parameters);
   if (!id.ok()) {
-    return DriverFailed(tools_, KeyOfBucket(bucket), subject, "CreateFailed", id.status());
+    return DriverFailed(tools_, KeyOfBucket(bucket), subject, request, "CreateFailed", id.status());
   }
   tools_.log.Write(rpc::LogLevel::kInfo, "bucket created",
                    {{.key = "bucket", .value = bucket.meta.name}, {.key = "id", .value = *id}});
@@ -55,12 +56,14 @@ absl::Status ProvisionedBuckets::Delete(const Bucket& bucket, const Object& obje
       bucket.deletion_policy == kRetain || bucket.request.empty() || !bucket.given_id.empty();
   if (!keep) {
     const Subject subject = SubjectOf(kBuckets, bucket.meta);
+    const Subject request = SubjectOf(kBucketRequests, bucket.request);
     std::string id = bucket.bucket_id;
     if (id.empty()) {
       const absl::StatusOr<std::string> made =
           tools_.driver.CreateBucket(bucket.meta.name, bucket.protocol, bucket.parameters);
       if (!made.ok() && IsWorthRetry(made.status())) {
-        return DriverFailed(tools_, KeyOfBucket(bucket), subject, "DeleteFailed", made.status());
+        return DriverFailed(tools_, KeyOfBucket(bucket), subject, request, "DeleteFailed",
+                            made.status());
       }
       // A driver that refuses to create it has none.
       if (made.ok()) id = *made;
@@ -68,7 +71,7 @@ absl::Status ProvisionedBuckets::Delete(const Bucket& bucket, const Object& obje
     if (!id.empty()) {
       const absl::Status deleted = tools_.driver.DeleteBucket(id);
       if (!deleted.ok()) {
-        return DriverFailed(tools_, KeyOfBucket(bucket), subject, "DeleteFailed", deleted);
+        return DriverFailed(tools_, KeyOfBucket(bucket), subject, request, "DeleteFailed", deleted);
       }
       tools_.log.Write(rpc::LogLevel::kInfo, "bucket deleted",
                        {{.key = "bucket", .value = bucket.meta.name}, {.key = "id", .value = id}});
