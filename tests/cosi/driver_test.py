@@ -56,6 +56,9 @@ class BucketsTest(parts.Case):
                          v1.Protocol(s3=v1.S3(region="elsewhere"))):
             self.refused("INVALID_ARGUMENT", proposal.method, "CreateBucket",
                          v1.ProvisionerCreateBucketRequest(name=fresh("br"), protocol=protocol))
+        said = self.refused("INVALID_ARGUMENT", proposal.method, "CreateBucket", v1.ProvisionerCreateBucketRequest(
+            name=fresh("br"), protocol=v1.Protocol(s3=v1.S3(region="elsewhere"))))
+        self.assertIn("elsewhere; this driver's is us-east-1, and so is that of a class without a region", said)
         name = fresh("br")
         proposal.method("CreateBucket", v1.ProvisionerCreateBucketRequest(
             name=name, protocol=v1.Protocol(s3=v1.S3(region="us-east-1", signature_version=v1.S3V4))))

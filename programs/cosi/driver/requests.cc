@@ -86,8 +86,9 @@ absl::StatusOr<BucketAnswer> Create(BucketStore& store, Revision revision,
   if (revision == Revision::kProposal && request.protocols.empty()) return Required("protocol");
   if (absl::Status valid = CheckProtocols(request.protocols); !valid.ok()) return valid;
   if (const S3Info info = store.info(); !request.region.empty() && request.region != info.region) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("protocol.s3.region: this driver's is ", info.region));
+    return absl::InvalidArgumentError(absl::StrCat("protocol.s3.region: ", request.region,
+                                                   "; this driver's is ", info.region,
+                                                   ", and so is that of a class without a region"));
   }
   if (absl::Status made = store.Create(request.name, request.parameters); !made.ok()) return made;
   return AnswerFor(store, request.name);
