@@ -38,7 +38,7 @@ class DefinitionsTest(Base):
     def test_six_kinds_and_their_columns(self):
         for plural, scope, has_status, columns in (
                 ("bucketrequests", "Namespaced", True, "CLASS BUCKET AVAILABLE"),
-                ("buckets", "Cluster", True, "PROVISIONER POLICY REQUEST AVAILABLE"),
+                ("buckets", "Cluster", True, "PROVISIONER POLICY NAMESPACE REQUEST AVAILABLE"),
                 ("bucketclasses", "Cluster", False, "PROVISIONER POLICY DEFAULT"),
                 ("bucketaccessrequests", "Namespaced", True, "CLASS ACCESS GRANTED"),
                 ("bucketaccesses", "Cluster", True, "BUCKET NAMESPACE REQUEST GRANTED"),

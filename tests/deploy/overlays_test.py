@@ -7,10 +7,13 @@ Usage: overlays_test.py CBT FOLDER_OF_MESSAGES CONTROL_PLANE
 import glob
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
+
+import yaml
 
 CBT, MESSAGES, CONTROL_PLANE = sys.argv[1:4]
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -29,6 +32,11 @@ import runner  # noqa: E402
 PROGRAMS = os.path.dirname(os.path.abspath(CBT))
 
 
+def guide_text(name):
+    with open(os.path.join(built.PROJECT, "docs", "guides", name + ".md"), encoding="utf-8") as file:
+        return file.read()
+
+
 def short(folder):
     return os.path.relpath(folder, built.PROJECT)
 
@@ -44,6 +52,33 @@ class BuiltTest(unittest.TestCase):
         for folder, objects in self.built.items():
             with self.subTest(short(folder)):
                 self.assertEqual(rules.check(objects), [])
+
+    def test_the_guides_of_buckets_agree(self):
+        """Their overlay is built, and the driver in it makes the buckets of their classes."""
+        blocks = [block for guide in ("cosi", "cosi-driver") for block in re.findall(
+            "^```yaml\n(.*?)^```$", guide_text(guide), re.MULTILINE | re.DOTALL)]
+        objects = [one for block in blocks for one in yaml.safe_load_all(block)]
+        (overlay,) = [one for one in objects if one["kind"] == "Kustomization"]
+        with tempfile.TemporaryDirectory() as folder:
+            there = os.path.relpath(built.DEPLOY, os.path.realpath(folder))
+            overlay["resources"] = [one.replace("../../deploy/kubernetes", there) for one in overlay["resources"]]
+            with open(os.path.join(folder, "kustomization.yaml"), "w", encoding="utf-8") as file:
+                json.dump(overlay, file)
+            made = built.build(folder)
+        self.assertEqual(rules.check(made), [])
+        (driver,) = [pod for pod in pods.workloads(made)]
+        values = [{one["name"]: one["value"] for one in container.get("env", [])}
+                  for container in driver.template["spec"]["containers"] if container["name"] == "driver"]
+        classes = [one for one in objects if one["kind"] == "BucketClass"]
+        self.assertTrue(classes)
+        for one in classes:
+            self.assertEqual(one["provisioner"], values[0]["DRIVER_NAME"])
+            self.assertIn(one["protocol"]["s3"].get("region"), (None, "us-east-1"))
+
+    def test_users_may_read_why_they_wait(self):
+        (user,) = [one for one in self.built[os.path.join(built.DEPLOY, "cosi", "controller")]
+                   if one["metadata"]["name"] == "cbt-cosi-user"]
+        self.assertIn("events", [resource for rule in user["rules"] for resource in rule["resources"]])
 
     def test_components_are_in_an_overlay(self):
         """And each folder of the tree is in one, or in another folder, or is applied by itself."""
