@@ -289,7 +289,7 @@ docs:  ## documents and public headers as one site: build/docs/html/index.html
 	@docs/site/build.py --output build/docs
 
 # libcbt-dev, cbt and cbt-doc in build/deb/packages.
-deb:  ## Debian packages libcbt-dev, cbt, cbt-doc: build/deb/packages
+deb:  ## Debian packages of libraries, programs and documents: build/deb/packages
 	@$(PACKAGES) build docs deb
 	@debian/build.sh build/deb $(JOBS)
 
