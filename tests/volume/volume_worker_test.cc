@@ -52,8 +52,10 @@ class VolumeWorkerTest : public testing::Test {
     return {.finish = [this](const std::shared_ptr<SnapshotCopy>& copy) { Finish(copy); },
             .repair =
                 [this] {
+                  // Before a test that waits for the count changes it.
+                  const bool succeeds = repairs_;
                   repaired_.Add();
-                  return repairs_ ? absl::OkStatus() : absl::UnavailableError("still full");
+                  return succeeds ? absl::OkStatus() : absl::UnavailableError("still full");
                 },
             .checkpoint = [this] { checkpoints_.Add(); },
             .interval = interval};
