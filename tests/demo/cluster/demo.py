@@ -144,7 +144,8 @@ class Story:
         for thing in ("bucketrequest/backups", "bucketaccessrequest/backups"):
             field = ".status.bucketAvailable" if "bucketrequest/" in thing else ".status.accessGranted"
             self.wait(f"{thing} is ready", lambda thing=thing, field=field: self.field(thing, field) == "true")
-        say(self.kubectl("get", "bucketrequests,bucketaccessrequests"))
+        for kind in ("bucketrequests", "bucketaccessrequests"):
+            say(self.kubectl("get", kind))
 
     def snapshot(self, day):
         self.apply(self.example("snapshot", day))
