@@ -124,23 +124,17 @@ class History final : public RangeSource {
   std::string target_;
 };
 
-// Refuses everything from the n-th object on that is stored, as a process that is killed then. With
-// `torn`, that object is stored, and the answer is lost.
-class DyingBucket final : public bucket::Bucket {
+// Passes every call on, for buckets that change some.
+class PassingBucket : public bucket::Bucket {
  public:
-  DyingBucket(std::unique_ptr<bucket::Bucket> bucket, int puts, bool torn)
-      : bucket_(std::move(bucket)), left_(puts), torn_(torn) {}
+  explicit PassingBucket(std::unique_ptr<bucket::Bucket> bucket) : bucket_(std::move(bucket)) {}
 
   const std::string& name() const override { return bucket_->name(); }
   absl::Status Put(const std::string& key, std::span<const uint8_t> bytes) override {
-    const int left = left_.fetch_sub(1);
-    if (left > 0) return bucket_->Put(key, bytes);
-    if (left == 0 && torn_) bucket_->Put(key, bytes).IgnoreError();
-    return Dead();
+    return bucket_->Put(key, bytes);
   }
-  absl::Status PutParts(const std::string& key, uint64_t size,
-                        const bucket::Bucket::PartReader& read) override {
-    return left_.fetch_sub(1) > 0 ? bucket_->PutParts(key, size, read) : Dead();
+  absl::Status PutParts(const std::string& key, uint64_t size, const PartReader& read) override {
+    return bucket_->PutParts(key, size, read);
   }
   absl::StatusOr<Bytes> GetRange(const std::string& key, uint64_t offset,
                                  uint64_t length) override {
@@ -154,14 +148,35 @@ class DyingBucket final : public bucket::Bucket {
                     const std::function<absl::Status(const bucket::ObjectInfo&)>& use) override {
     return bucket_->List(prefix, use);
   }
+  absl::Status Delete(const std::string& key) override { return bucket_->Delete(key); }
+
+ private:
+  const std::unique_ptr<bucket::Bucket> bucket_;
+};
+
+// Refuses everything from the n-th object on that is stored, as a process that is killed then. With
+// `torn`, that object is stored, and the answer is lost.
+class DyingBucket final : public PassingBucket {
+ public:
+  DyingBucket(std::unique_ptr<bucket::Bucket> bucket, int puts, bool torn)
+      : PassingBucket(std::move(bucket)), left_(puts), torn_(torn) {}
+
+  absl::Status Put(const std::string& key, std::span<const uint8_t> bytes) override {
+    const int left = left_.fetch_sub(1);
+    if (left > 0) return PassingBucket::Put(key, bytes);
+    if (left == 0 && torn_) PassingBucket::Put(key, bytes).IgnoreError();
+    return Dead();
+  }
+  absl::Status PutParts(const std::string& key, uint64_t size, const PartReader& read) override {
+    return left_.fetch_sub(1) > 0 ? PassingBucket::PutParts(key, size, read) : Dead();
+  }
   absl::Status Delete(const std::string& key) override {
-    return left_.load() <= 0 ? Dead() : bucket_->Delete(key);
+    return left_.load() <= 0 ? Dead() : PassingBucket::Delete(key);
   }
 
  private:
   static absl::Status Dead() { return absl::UnavailableError("the process was killed"); }
 
-  const std::unique_ptr<bucket::Bucket> bucket_;
   std::atomic<int> left_;
   const bool torn_;
 };

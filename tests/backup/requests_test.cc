@@ -15,36 +15,19 @@ struct Requests {
 };
 
 // Counts what is read from packs.
-class CountingBucket final : public bucket::Bucket {
+class CountingBucket final : public PassingBucket {
  public:
   CountingBucket(std::unique_ptr<bucket::Bucket> bucket, Requests& requests)
-      : bucket_(std::move(bucket)), requests_(requests) {}
+      : PassingBucket(std::move(bucket)), requests_(requests) {}
 
-  const std::string& name() const override { return bucket_->name(); }
-  absl::Status Put(const std::string& key, std::span<const uint8_t> bytes) override {
-    return bucket_->Put(key, bytes);
-  }
-  absl::Status PutParts(const std::string& key, uint64_t size, const PartReader& read) override {
-    return bucket_->PutParts(key, size, read);
-  }
   absl::StatusOr<Bytes> GetRange(const std::string& key, uint64_t offset,
                                  uint64_t length) override {
     ++requests_.gets;
     requests_.bytes += length;
-    return bucket_->GetRange(key, offset, length);
+    return PassingBucket::GetRange(key, offset, length);
   }
-  absl::StatusOr<Bytes> Get(const std::string& key, uint64_t max_bytes) override {
-    return bucket_->Get(key, max_bytes);
-  }
-  absl::StatusOr<uint64_t> Size(const std::string& key) override { return bucket_->Size(key); }
-  absl::Status List(const std::string& prefix,
-                    const std::function<absl::Status(const bucket::ObjectInfo&)>& use) override {
-    return bucket_->List(prefix, use);
-  }
-  absl::Status Delete(const std::string& key) override { return bucket_->Delete(key); }
 
  private:
-  const std::unique_ptr<bucket::Bucket> bucket_;
   Requests& requests_;
 };
 
