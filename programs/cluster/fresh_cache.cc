@@ -31,6 +31,13 @@ void FreshCache::Stop() {
   // Without the lock: the end of a watch waits for the client's thread, which may want to read.
 }
 
+bool FreshCache::filling() const {
+  const std::shared_lock lock(mutex_);
+  if (cache_ == nullptr) return false;
+  const CacheState state = cache_->state();
+  return !state.synced && state.error.ok();
+}
+
 bool FreshCache::IsCurrent() const {
   return cache_ != nullptr && cache_->CheckFresh(kMaxBroken).ok();
 }

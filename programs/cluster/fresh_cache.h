@@ -36,6 +36,9 @@ class FreshCache {
     return IsCurrent();
   }
 
+  // The first list is under way, and nothing has failed so far.
+  bool filling() const;
+
   // Returns what `read` returns, an absl::StatusOr, for the cache; UNAVAILABLE if the watch is not
   // current. What the cache has may be a moment old, and what it does not have may exist by now.
   template <typename Read>

@@ -1,5 +1,6 @@
 #include "programs/cluster/watched_objects.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -61,6 +62,12 @@ void WatchedObjects::Stop() {
   for (const auto* cache : {&snapshots_, &contents_, &classes_, &services_}) {
     if (*cache != nullptr) (*cache)->Stop();
   }
+}
+
+bool WatchedObjects::filling() const {
+  const auto caches = {&snapshots_, &contents_, &classes_, &services_};
+  return std::ranges::any_of(
+      caches, [](const auto* cache) { return *cache != nullptr && (*cache)->filling(); });
 }
 
 void WatchedObjects::GetSnapshot(const std::string& name_space, const std::string& name,

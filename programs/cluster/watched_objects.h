@@ -29,6 +29,10 @@ class WatchedObjects final : public Objects {
   // client.
   void Stop();
 
+  // The first lists are under way, and none has failed so far: until they are complete, each answer
+  // costs requests.
+  bool filling() const;
+
   void GetSnapshot(const std::string& name_space, const std::string& name,
                    Found<VolumeSnapshot> found) override;
   void GetContent(const std::string& name, Found<VolumeSnapshotContent> found) override;

@@ -105,8 +105,10 @@ class Sidecar::Impl final : private Logging, public cluster::Component {
     if (relay_ != nullptr) relay_->Shutdown(grace);
   }
 
+  // A Service leaves this replica out while each open would ask the API server for every object.
+  // Without the right to watch, or without an API server, it is ready all the same.
   ops::HttpAnswer Readiness() const override {
-    return cluster::ProbeAnswer(ready() ? "" : "not ready");
+    return cluster::ProbeAnswer(ready() && !watched_->filling() ? "" : "not ready");
   }
 
   // The pages of the Go sidecar, and /livez for the kubelet: a plugin that is away makes the sidecar

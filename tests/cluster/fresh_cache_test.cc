@@ -56,6 +56,28 @@ TEST_F(FreshCacheTest, AnswersOnceTheWatchIsCurrent) {
   EXPECT_EQ(cache_->LastSeen("a", "two"), nullptr);
 }
 
+TEST_F(FreshCacheTest, FillsUntilItHasListed) {
+  cache_->Stop();
+  api_.SetPlan([](const FakeRequest&) { return FakePlan{.delay_ms = 300}; });
+  cache_ = ValueOf(FreshCache::Create(*client_, kube::kConfigMaps));
+  EXPECT_TRUE(cache_->filling());
+  EXPECT_TRUE(WaitUntilCurrent(true));
+  EXPECT_FALSE(cache_->filling());
+  cache_->Stop();
+  EXPECT_FALSE(cache_->filling());
+}
+
+TEST_F(FreshCacheTest, DoesNotFillWhenItsListFails) {
+  cache_->Stop();
+  api_.SetPlan([](const FakeRequest&) { return FakePlan{.code = 403}; });
+  cache_ = ValueOf(FreshCache::Create(*client_, kube::kConfigMaps));
+  for (int i = 0; i < 6000 && cache_->filling(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_FALSE(cache_->filling());
+  EXPECT_FALSE(cache_->current());
+}
+
 TEST_F(FreshCacheTest, IsNotBelievedAfterAnInterruption) {
   ASSERT_TRUE(WaitUntilCurrent(true));
   api_.SetReachable(false);

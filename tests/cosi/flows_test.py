@@ -5,6 +5,7 @@ Usage: flows_test.py CBT FOLDER_OF_MESSAGES CONTROL_PLANE
 """
 
 import json
+import re
 import sys
 import time
 import unittest
@@ -157,6 +158,27 @@ class AccessTest(Running):
         self.assertEqual(info["spec"]["secretS3"]["accessSecretKey"], secret["COSI_S3_ACCESS_SECRET_KEY"])
         # Credentials are in no log.
         self.assertNotIn("very-secret", self.sidecar.log() + self.controller.log())
+
+    def test_what_is_settled_is_read_from_the_watches(self):
+        """The controller does not ask for an object that a change leaves as it should be."""
+        request = self.bucket()
+        wanted = self.access(request)
+
+        def reads():
+            text = self.plane.kubectl("get", "--raw", "/metrics").stdout
+            return sum(int(count) for count in re.findall(
+                r'^apiserver_request_total{.*resource="bucket(?:access|accessrequest|request)?e?s".*'
+                r'verb="(?:GET|LIST)".*} (\d+)', text, re.MULTILINE))
+
+        time.sleep(1)
+        before = reads()
+        self.assertGreater(before, 0)
+        for turn in range(10):
+            for one in (request, wanted):
+                self.change(one, {"metadata": {"annotations": {"example.com/turn": str(turn)}}})
+            time.sleep(0.1)
+        # Some are for objects of other tests; two for each change were forty and more.
+        self.assertLess(reads() - before, 20)
 
     def test_cosi_s8_s9_several_keys_make_one_policy(self):
         self.world.ask("POST", self.world.path("ConfigMap", "policies"),

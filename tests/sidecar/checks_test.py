@@ -473,6 +473,32 @@ class ChecksTest(unittest.TestCase):
                 self.assertEqual(len(list(stream)), len(parts.TRUTH) - 1)
             self.assertEqual(sidecar.process.wait(30), 0)
 
+    def test_it_is_ready_once_its_watches_have_listed(self):
+        """Until then, each open would ask the API server for every object."""
+        listed = threading.Event()
+
+        class Slow(parts.FakeApi):
+            def answer(self, method, path, body):
+                if "/volumesnapshotcontents?" in path and "watch=" in path:
+                    listed.wait(60)
+                return super().answer(method, path, body)
+
+        api = Slow()
+        self.addCleanup(api.stop)
+        self.addCleanup(listed.set)
+        api.put(service(), snapshot(), content(), snapshot_class())
+        folder = os.path.join(self.folder, "cold")
+        os.mkdir(folder)
+        sidecar = parts.Sidecar(CBT, self.folder, api.kubeconfig(folder), wait=False, name="cold")
+        self.addCleanup(sidecar.stop)
+        with sidecar.channel() as channel:
+            self.assertTrue(parts.wait_until(
+                lambda: parts.ask(channel, self.token())[0] == CODES.OK))
+        self.assertEqual(sidecar.health(), 503)
+        # A right to watch that is missing is no reason to wait.
+        listed.set()
+        self.assertTrue(parts.wait_until(sidecar.ready), sidecar.log())
+
 
 class FlagsTest(unittest.TestCase):
     def run_it(self, *flags, program=None):

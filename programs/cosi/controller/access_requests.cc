@@ -23,7 +23,26 @@ std::string DriverOf(const BucketAccess& access) {
 
 }  // namespace
 
+bool AccessRequests::IsSettled(const Key& key) const {
+  const auto request = tools_.watched.Seen<BucketAccessRequest>(key.name_space, key.name);
+  if (!request.has_value() || request->meta.deletion_timestamp.has_value() ||
+      request->access_name.empty()) {
+    return false;
+  }
+  const auto access = tools_.watched.Seen<BucketAccess>("", request->access_name);
+  if (!access.has_value() || access->meta.deletion_timestamp.has_value() ||
+      access->request.uid != request->meta.uid || access->granted != request->granted) {
+    return false;
+  }
+  if (access->granted || DriverOf(*access).empty()) return true;
+  // Before it says that nothing happens, it asks.
+  if (WaitedSince(access->meta.creation_timestamp) >= kDriverTime) return false;
+  tools_.wake_later(key.ToString(), kDriverTime);
+  return true;
+}
+
 absl::Status AccessRequests::Reconcile(const Key& key) {
+  if (IsSettled(key)) return absl::OkStatus();
   const absl::StatusOr<Object> object =
       tools_.client.Get(kBucketAccessRequests, key.name_space, key.name);
   if (!object.ok()) return IfThere(object.status());

@@ -35,6 +35,8 @@ class AccessRequests {
   absl::Status Reconcile(const Key& key);
 
  private:
+  // As the watches have it, nothing is to be done.
+  bool IsSettled(const Key& key) const;
   absl::Status Bind(const BucketAccessRequest& request, const Object& object);
   // The name of the access, which exists when it returns.
   absl::StatusOr<std::string> MakeAccess(const BucketAccessRequest& request,

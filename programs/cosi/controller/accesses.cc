@@ -4,7 +4,15 @@
 
 namespace cbt::kube::cosi {
 
+bool Accesses::IsSettled(const Key& key) const {
+  const auto access = tools_.watched.Seen<BucketAccess>("", key.name);
+  return access.has_value() && !access->meta.deletion_timestamp.has_value() &&
+         access->meta.labels.contains(std::string(kProvisionerLabel)) &&
+         access->meta.annotations.contains(std::string(kBucketIdAnnotation));
+}
+
 absl::Status Accesses::Reconcile(const Key& key) {
+  if (IsSettled(key)) return absl::OkStatus();
   const absl::StatusOr<Object> object = tools_.client.Get(kBucketAccesses, "", key.name);
   if (!object.ok()) return IfThere(object.status());
   const absl::StatusOr<BucketAccess> access = BucketAccess::Decode(*object);

@@ -22,6 +22,8 @@ class Accesses {
   absl::Status Reconcile(const Key& key);
 
  private:
+  // As the watches have it, nothing is to be done.
+  bool IsSettled(const Key& key) const;
   absl::Status Equip(const Bucket& bucket, const Object& object);
   absl::Status GrantWithoutDriver(const Bucket& bucket, const BucketAccess& access,
                                   const Object& object);

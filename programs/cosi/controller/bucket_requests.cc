@@ -8,7 +8,26 @@
 
 namespace cbt::kube::cosi {
 
+bool BucketRequests::IsSettled(const Key& key) const {
+  const auto request = tools_.watched.Seen<BucketRequest>(key.name_space, key.name);
+  if (!request.has_value() || request->meta.deletion_timestamp.has_value() ||
+      request->bucket_name.empty()) {
+    return false;
+  }
+  const auto bucket = tools_.watched.Seen<Bucket>("", request->bucket_name);
+  if (!bucket.has_value() || bucket->meta.deletion_timestamp.has_value() ||
+      bucket->request.uid != request->meta.uid || bucket->available != request->available) {
+    return false;
+  }
+  if (!bucket->bucket_id.empty() || bucket->provisioner.empty()) return true;
+  // Before it says that nothing happens, it asks.
+  if (WaitedSince(bucket->meta.creation_timestamp) >= kDriverTime) return false;
+  tools_.wake_later(key.ToString(), kDriverTime);
+  return true;
+}
+
 absl::Status BucketRequests::Reconcile(const Key& key) {
+  if (IsSettled(key)) return absl::OkStatus();
   const absl::StatusOr<Object> object =
       tools_.client.Get(kBucketRequests, key.name_space, key.name);
   if (!object.ok()) return IfThere(object.status());

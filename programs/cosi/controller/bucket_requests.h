@@ -31,6 +31,8 @@ class BucketRequests {
   absl::Status Reconcile(const Key& key);
 
  private:
+  // As the watches have it, nothing is to be done.
+  bool IsSettled(const Key& key) const;
   absl::StatusOr<BucketClass> ClassOf(const BucketRequest& request) const;
   absl::StatusOr<BucketClass> DefaultClass() const;
   absl::Status Bind(const BucketRequest& request, const Object& object);

@@ -1,6 +1,9 @@
 #include "programs/cosi/controller/buckets.h"
 
+#include <algorithm>
 #include <chrono>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,7 +23,28 @@ std::chrono::milliseconds AgeOf(Time time) {
 
 }  // namespace
 
+bool Buckets::IsSettled(const Key& key) const {
+  const auto bucket = tools_.watched.Seen<Bucket>("", key.name);
+  if (!bucket.has_value() || bucket->meta.deletion_timestamp.has_value() ||
+      bucket->provisioner.empty()) {
+    return false;
+  }
+  const auto label = bucket->meta.labels.find(std::string(kProvisionerLabel));
+  if (label == bucket->meta.labels.end() || label->second != LabelValue(bucket->provisioner)) {
+    return false;
+  }
+  std::set<std::string> accessors;
+  for (const ObjectPtr& object : tools_.watched.AccessesTo(bucket->meta.name)) {
+    const absl::StatusOr<ObjectMeta> meta = object->Meta();
+    if (meta.ok()) accessors.insert(AccessorFinalizer(*meta));
+  }
+  return std::ranges::all_of(bucket->meta.finalizers, [&](const std::string& finalizer) {
+    return !finalizer.starts_with(kAccessorFinalizerPrefix) || accessors.contains(finalizer);
+  });
+}
+
 absl::Status Buckets::Reconcile(const Key& key) {
+  if (IsSettled(key)) return absl::OkStatus();
   absl::StatusOr<Object> object = tools_.client.Get(kBuckets, "", key.name);
   if (!object.ok()) return IfThere(object.status());
   const absl::StatusOr<Bucket> bucket = Bucket::Decode(*object);

@@ -28,6 +28,8 @@ class Buckets {
   absl::Status Reconcile(const Key& key);
 
  private:
+  // As the watches have it, nothing is to be done.
+  bool IsSettled(const Key& key) const;
   absl::StatusOr<Object> Label(const Bucket& bucket, Object object);
   absl::Status Force(const Bucket& bucket, const Key& key);
   absl::Status Strip(const Bucket& bucket, const BucketAccess& access, const Object& object);

@@ -50,15 +50,18 @@ inline constexpr std::chrono::seconds kDriverTime{10};
 // Events are forgotten by the API server, and sent again while their cause lasts.
 inline constexpr std::chrono::minutes kSayAgain{5};
 
+inline std::chrono::milliseconds WaitedSince(std::optional<Time> since) {
+  if (!since.has_value()) return std::chrono::milliseconds(0);
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::system_clock::now() -
+                                                               *since);
+}
+
 // A request waits for the driver since that time. The controller says it, as no sidecar of such a
 // driver may run. `done`: what the driver has to do, as a participle.
 inline void AwaitDriver(const Tools& tools, const Resource& resource, const ObjectMeta& request,
                         std::string_view driver, std::optional<Time> since, std::string_view done) {
   const Key key = {std::string(resource.kind), request.name_space, request.name};
-  const auto waited = since.has_value() ? std::chrono::duration_cast<std::chrono::milliseconds>(
-                                              std::chrono::system_clock::now() - *since)
-                                        : std::chrono::milliseconds(0);
-  if (waited < kDriverTime) {
+  if (WaitedSince(since) < kDriverTime) {
     tools.wake_later(key.ToString(), kDriverTime);
     return;
   }

@@ -165,6 +165,13 @@ Watched::Caches Watched::All() const {
           buckets_.get(),  bucket_classes_.get(),  access_classes_.get()};
 }
 
+const ObjectCache& Watched::CacheOf(const Resource& resource) const {
+  if (resource.kind == kBucketRequests.kind) return *requests_;
+  if (resource.kind == kBuckets.kind) return *buckets_;
+  if (resource.kind == kBucketAccessRequests.kind) return *access_requests_;
+  return *accesses_;
+}
+
 bool Watched::synced() const {
   const Caches all = All();
   return std::all_of(all.begin(), all.end(),

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -52,6 +53,14 @@ class Watched {
   // Wakes those that wait for what `key` names. False if it names an object.
   bool WakeWaiting(const Key& key) const;
 
+  // As last seen; null if it is not there. Enough to leave an object alone: a change that was not
+  // seen yet wakes its key.
+  template <typename T>
+  std::optional<T> Seen(std::string_view name_space, std::string_view name) const {
+    absl::StatusOr<T> value = CacheOf(T::kResource).template FindAs<T>(name_space, name);
+    return value.ok() ? std::optional<T>(*std::move(value)) : std::nullopt;
+  }
+
   // As last seen, or else as the API server has it. NOT_FOUND if neither has it.
   absl::StatusOr<BucketClass> FindBucketClass(std::string_view name) const;
   absl::StatusOr<BucketAccessClass> FindAccessClass(std::string_view name) const;
@@ -70,6 +79,7 @@ class Watched {
 
   Watched(Client& client, Wake wake) : client_(client), wake_(std::move(wake)) {}
   Caches All() const;
+  const ObjectCache& CacheOf(const Resource& resource) const;
   absl::Status Follow(const Resource& resource, CacheOptions options,
                       std::unique_ptr<ObjectCache>& cache);
   CacheOptions RequestHandlers() const;

@@ -14,7 +14,8 @@ namespace cbt::kube::sessions {
 
 struct Options {
   Config cluster = {};
-  ClientOptions client = {};
+  // A session takes nine requests, and the webhook lets fifty a second in.
+  ClientOptions client = {.qps = 300, .burst = 600};
   // Of each request to the API server for a review.
   std::chrono::milliseconds api_timeout = std::chrono::seconds(5);
 

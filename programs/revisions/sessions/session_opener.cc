@@ -38,6 +38,8 @@ absl::Status SessionOpener::Open(const std::string& key) {
       request->status.state == cluster::kFailed) {
     return absl::OkStatus();
   }
+  // Data is made for what is Pending only.
+  const bool may_have_data = request->status.expires.has_value();
   if (absl::Status marked = MarkPending(*request, *object); !marked.ok()) return marked;
   // It is for the sweeper: a session must not be younger than its end.
   if (*request->status.expires <= Now()) return absl::OkStatus();
@@ -49,7 +51,11 @@ absl::Status SessionOpener::Open(const std::string& key) {
   if (!configuration.ok()) return configuration.status();
   if (!configuration->refusal.empty()) return Fail(*request, *object, configuration->refusal);
 
-  absl::StatusOr<std::string> token = MakeData(*request, configuration->value.driver_namespace);
+  absl::StatusOr<std::string> token = std::string();
+  if (may_have_data) token = FindData(*request, configuration->value.driver_namespace);
+  if (token.ok() && token->empty()) {
+    token = MakeData(*request, configuration->value.driver_namespace);
+  }
   if (!token.ok()) return token.status();
   request->status.state = cluster::kReady;
   request->status.token = *std::move(token);
@@ -113,8 +119,6 @@ absl::StatusOr<std::string> SessionOpener::FindData(const cluster::SnapshotSessi
 
 absl::StatusOr<std::string> SessionOpener::MakeData(const cluster::SnapshotSessionRequest& request,
                                                     const std::string& driver_namespace) {
-  absl::StatusOr<std::string> former = FindData(request, driver_namespace);
-  if (!former.ok() || !former->empty()) return former;
   if (!may_act_()) return NotActive();
   cluster::SnapshotSessionData data;
   data.meta.name = std::string(rpc::RandomToken().Reveal());

@@ -50,10 +50,11 @@ class SessionOpener {
   absl::Status MarkPending(cluster::SnapshotSessionRequest& request, Object& object);
   absl::Status Fail(cluster::SnapshotSessionRequest& request, Object& object,
                     const std::string& why);
-  // The token of the request's data, which exists when it returns.
-  absl::StatusOr<std::string> MakeData(const cluster::SnapshotSessionRequest& request,
-                                       const std::string& driver_namespace);
+  // The token of data that a former run has made for the request; empty without one.
   absl::StatusOr<std::string> FindData(const cluster::SnapshotSessionRequest& request,
+                                       const std::string& driver_namespace);
+  // The token of new data.
+  absl::StatusOr<std::string> MakeData(const cluster::SnapshotSessionRequest& request,
                                        const std::string& driver_namespace);
 
   Client& client_;
