@@ -57,16 +57,16 @@ def from_volume(volume):
 
 class Driver:
     """A running driver. `environment`: more of it, such as a preloaded library's; `plugin`: of
-    nbdkit."""
+    nbdkit; `node`: its id."""
 
-    def __init__(self, folder, *options, environment=None, log=None, plugin=PLUGIN):
+    def __init__(self, folder, *options, environment=None, log=None, plugin=PLUGIN, node="node-1"):
         self.state = os.path.join(folder, "state")
         self.address = "unix://" + os.path.join(folder, "csi.sock")
         ready, ready_in_child = os.pipe()
         with open(log or os.devnull, "ab") as errors:
             self.process = subprocess.Popen(
                 [DRIVER, "driver", "--endpoint", self.address, "--state-dir", self.state,
-                 "--node-id", "node-1", "--nbdkit-plugin", plugin, "--ready-fd",
+                 "--node-id", node, "--nbdkit-plugin", plugin, "--ready-fd",
                  str(ready_in_child), *map(str, options)],
                 pass_fds=[ready_in_child], stdin=subprocess.DEVNULL, stderr=errors,
                 env=dict(os.environ, **(environment or {})))
