@@ -8,10 +8,12 @@
 # The folder is what KUBEBUILDER_ASSETS names, and CBT_SNAPSHOT_CRDS names `crds` in it. It lies in
 # XDG_CACHE_HOME/cbt-envtest and has another name for other versions. A part is built once; one that
 # fails leaves the others usable.
+#
+# ENVTEST_KUBERNETES=MINOR (1.36, 1.35) takes an older control plane; nodes are of the newest only.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-readonly ALL="control-plane etcd snapshotter sanity provisioner node containerd resizer"
+ALL="control-plane etcd snapshotter sanity provisioner node containerd resizer"
 # Drivers of containerd that need kernel features or headers, and that no test uses.
 readonly TAGS=no_btrfs,no_devmapper,no_zfs
 
@@ -25,12 +27,24 @@ if [[ ${1:-} == --built ]]; then
   built_only=1
   shift
 fi
+if [[ -n ${ENVTEST_KUBERNETES:-} ]]; then
+  ALL=${ALL/ node containerd/}
+fi
+readonly ALL
 read -ra parts <<<"${*:-$ALL}"
 for part in "${parts[@]}"; do
   [[ " $ALL " == *" $part "* ]] || give_up "there is no part $part; the parts are $ALL"
 done
 
-key=$(cat "$here"/modules/*/go.mod "$here"/modules/*/go.sum "$0" | sha256sum | cut -c1-12)
+readonly KUBERNETES=kubernetes${ENVTEST_KUBERNETES:+-$ENVTEST_KUBERNETES}
+[[ -d $here/modules/$KUBERNETES ]] || give_up "there is no Kubernetes $ENVTEST_KUBERNETES; older ones are $(cd "$here/modules" && echo kubernetes-* | sed "s/kubernetes-//g")"
+
+sources=("$0")
+for module in "$here"/modules/*; do
+  name=${module##*/}
+  [[ $name == kubernetes* && $name != "$KUBERNETES" ]] || sources+=("$module/go.mod" "$module/go.sum")
+done
+key=$(cat "${sources[@]}" | sha256sum | cut -c1-12)
 folder=${XDG_CACHE_HOME:-${HOME:?is not set, nor is XDG_CACHE_HOME}/.cache}/cbt-envtest/$key
 
 if [[ -n $built_only ]]; then
@@ -44,7 +58,7 @@ fi
 # Of the module Kubernetes, tests of the API need the first three programs only.
 module_of() {
   case $1 in
-    control-plane | node) echo kubernetes ;;
+    control-plane | node) echo "$KUBERNETES" ;;
     *) echo "$1" ;;
   esac
 }
@@ -59,7 +73,7 @@ packages_of() {
 # In the folder of a part's module.
 build() {
   local part=$1 flags="-s -w" packages client
-  if [[ $(module_of "$part") == kubernetes ]]; then
+  if [[ $(module_of "$part") == "$KUBERNETES" ]]; then
     # kubectl, and readers of /version, ask for it.
     local version
     version=$(go list -m -f '{{.Version}}' k8s.io/kubernetes) || return

@@ -42,9 +42,9 @@ class BuildTest(unittest.TestCase):
                      "groupsnapshot.storage.k8s.io_volumegroupsnapshots"):
             (crds / f"{name}.yaml").write_text("kind: K\n", encoding="utf-8")
 
-    def build(self, *arguments, path=None):
+    def build(self, *arguments, path=None, **more):
         environment = {"PATH": path or f"{self.folder}/bin:{os.environ['PATH']}",
-                       "PLAYED": str(self.folder), "XDG_CACHE_HOME": f"{self.folder}/cache"}
+                       "PLAYED": str(self.folder), "XDG_CACHE_HOME": f"{self.folder}/cache", **more}
         return subprocess.run(["/bin/bash", HERE / "build.sh", *arguments], env=environment,
                               capture_output=True, text=True, check=False)
 
@@ -78,7 +78,21 @@ class BuildTest(unittest.TestCase):
     def test_without_parts_every_module_is_built(self):
         self.folder_of(self.build())
         self.assertEqual({call.split()[0] for call in self.calls()},
-                         set(os.listdir(HERE / "modules")))
+                         {module for module in os.listdir(HERE / "modules") if "-" not in module})
+
+    def test_an_older_control_plane(self):
+        newest = self.folder_of(self.build("control-plane"))
+        older = self.folder_of(self.build("control-plane", "etcd", ENVTEST_KUBERNETES="1.36"))
+        self.assertNotEqual(older, newest)
+        self.assertEqual([call.split()[0] for call in self.calls()], ["kubernetes", "kubernetes-1.36", "etcd"])
+        self.assertEqual(self.folder_of(self.build("--built", "etcd", ENVTEST_KUBERNETES="1.36")), older)
+
+    def test_what_an_older_one_lacks_is_named(self):
+        done = self.build("node", ENVTEST_KUBERNETES="1.36")
+        self.assertIn("there is no part node; the parts are control-plane etcd", done.stderr)
+        done = self.build("etcd", ENVTEST_KUBERNETES="1.2")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("there is no Kubernetes 1.2; older ones are 1.35 1.36", done.stderr)
 
     def test_built_looks_only(self):
         done = self.build("--built", "etcd")
