@@ -5,8 +5,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -18,12 +17,6 @@
 
 namespace cbt::repository {
 namespace {
-
-constexpr size_t kHugePage = size_t{2} << 20;
-
-struct Free {
-  void operator()(void* memory) const noexcept { std::free(memory); }
-};
 
 // How many lanes go side by side at a level.
 size_t WidthOf([[maybe_unused]] SimdLevel level) {
@@ -43,11 +36,42 @@ void MixLanesAt([[maybe_unused]] SimdLevel level, [[maybe_unused]] size_t count,
   scrypt_base::MixLanes<1>(lanes, n, r, memory);
 }
 
-// Lanes that are mixed side by side.
-struct Group {
-  uint64_t first = 0;
-  size_t lanes = 0;
+// Memory that goes back to the kernel, which clears what others get. Not in huge pages: they save a
+// tenth of the time, and take a multiple of it to find where memory is in pieces.
+class Mapping {
+ public:
+  explicit Mapping(size_t bytes)
+      : size_(bytes),
+        memory_(
+            ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
+  ~Mapping() {
+    if (memory_ != MAP_FAILED) ::munmap(memory_, size_);
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  void* begin() const noexcept { return memory_ == MAP_FAILED ? nullptr : memory_; }
+
+ private:
+  const size_t size_;
+  void* const memory_;
 };
+
+// How many lanes each thread mixes side by side, of `lanes` in all.
+std::vector<size_t> WidthsOf(SimdLevel level, uint64_t lanes, uint64_t memory_bytes,
+                             uint64_t max_bytes) {
+  const size_t cores = std::max(std::thread::hardware_concurrency(), 1U);
+  uint64_t fit = std::max<uint64_t>(max_bytes / memory_bytes, 1);
+  std::vector<size_t> widths;
+  while (widths.size() < cores && lanes > 0 && fit > 0) {
+    size_t width = WidthOf(level);
+    while (width > std::min(lanes, fit)) width /= 2;
+    widths.push_back(width);
+    lanes -= width;
+    fit -= width;
+  }
+  return widths;
+}
 
 bool Pbkdf2(std::string_view password, std::span<const uint8_t> salt, std::span<uint8_t> out) {
   return PKCS5_PBKDF2_HMAC(password.data(), static_cast<int>(password.size()), salt.data(),
@@ -63,33 +87,29 @@ absl::Status Scrypt(std::string_view password, std::span<const uint8_t> salt,
   const auto memory_bytes = static_cast<size_t>((cost.n + 2) * lane_bytes);
   std::vector<uint8_t> lanes(lane_bytes * static_cast<size_t>(cost.p));
   if (!Pbkdf2(password, salt, lanes)) return absl::InternalError("OpenSSL has no HMAC-SHA-256");
-  size_t width = WidthOf(level);
-  while (width > 1 && width * memory_bytes > cost.max_bytes) width /= 2;
-  std::vector<Group> groups;
-  for (uint64_t lane = 0; lane < cost.p; lane += groups.back().lanes) {
-    while (width > cost.p - lane) width /= 2;
-    groups.push_back({lane, width});
-  }
-  // As many threads as have room: the largest groups come first.
-  const size_t cores = std::max(std::thread::hardware_concurrency(), 1U);
-  size_t threads = 0;
-  for (uint64_t bytes = 0; threads < std::min(groups.size(), cores); ++threads) {
-    bytes += groups[threads].lanes * memory_bytes;
-    if (threads > 0 && bytes > cost.max_bytes) break;
-  }
-  const absl::Status mixed = ParallelFor(groups.size(), threads, {}, [&](size_t i) -> absl::Status {
-    const Group& group = groups[i];
-    const size_t bytes = group.lanes * memory_bytes;
-    const size_t rounded = (bytes + kHugePage - 1) / kHugePage * kHugePage;
-    const std::unique_ptr<void, Free> memory(std::aligned_alloc(kHugePage, rounded));
-    if (memory == nullptr) return absl::ResourceExhaustedError("no memory for scrypt");
-    // It is read at random: with small pages, much of the time goes to finding them.
-    ::madvise(memory.get(), rounded, MADV_HUGEPAGE);
-    MixLanesAt(level, group.lanes, lanes.data() + group.first * lane_bytes, cost.n,
-               static_cast<size_t>(cost.r), memory.get());
-    OPENSSL_cleanse(memory.get(), bytes);
-    return absl::OkStatus();
-  });
+  const std::vector<size_t> widths = WidthsOf(level, cost.p, memory_bytes, cost.max_bytes);
+  std::mutex mutex;
+  uint64_t next = 0;
+  const absl::Status mixed =
+      ParallelFor(widths.size(), widths.size(), {}, [&](size_t thread) -> absl::Status {
+        const Mapping memory(widths[thread] * memory_bytes);
+        if (memory.begin() == nullptr) {
+          return absl::ResourceExhaustedError("no memory for scrypt");
+        }
+        for (;;) {
+          size_t width = widths[thread];
+          uint64_t first = 0;
+          {
+            const std::lock_guard lock(mutex);
+            if (next == cost.p) return absl::OkStatus();
+            while (width > cost.p - next) width /= 2;
+            first = next;
+            next += width;
+          }
+          MixLanesAt(level, width, lanes.data() + first * lane_bytes, cost.n,
+                     static_cast<size_t>(cost.r), memory.begin());
+        }
+      });
   const bool derived = mixed.ok() && Pbkdf2(password, lanes, out);
   OPENSSL_cleanse(lanes.data(), lanes.size());
   if (!mixed.ok()) return mixed;
