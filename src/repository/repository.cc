@@ -357,11 +357,10 @@ absl::Status Repository::SaveBlobAs(BlobType type, const Id& id, std::span<const
     if (!index_.Claim(type, id)) return absl::OkStatus();
   }
   PackedBlob blob{.id = id, .type = type};
-  // Kept by each thread for its next blob: new memory costs as much as to encrypt it.
-  thread_local std::vector<uint8_t> frame;
-  thread_local std::vector<uint8_t> sealed_room;
   std::span<const uint8_t> content = plain;
+  // Memory is kept by each thread for its next blob: new one costs as much as to encrypt it.
   if (config_.version >= 2 && !plain.empty()) {
+    thread_local std::vector<uint8_t> frame;
     const absl::StatusOr<std::span<const uint8_t>> packed =
         CompressInto(plain, options_.compression_level, frame);
     if (!packed.ok()) return packed.status();
@@ -370,6 +369,7 @@ absl::Status Repository::SaveBlobAs(BlobType type, const Id& id, std::span<const
       content = *packed;
     }
   }
+  thread_local std::vector<uint8_t> sealed_room;
   if (sealed_room.size() < content.size() + kSealBytes) {
     sealed_room.resize(content.size() + kSealBytes);
   }
