@@ -12,7 +12,8 @@ programs. --cold drops the input from the page cache before each run.
   increment  a sparse volume of which 0.2 % changed, in 32 clusters; restic reads all of it
   restore    the random data to a new file, both from our repository; restic does not sync, so `sync`
              of its file counts as well
-  export     the random data as an increment into a pipe, against `dd` of the same
+  export     the random data as an increment to /dev/null, against `dd` of the same
+  pipe       the same into a pipe that `cat` reads
   file       the same to a file, against `dd` to a file; both wait for the disk
 """
 
@@ -185,6 +186,17 @@ class Bench:
 
         return {"cbt": ours, "limit": limit}
 
+    def pipe(self):
+        command = self.everything()
+
+        def read_by_cat(run):
+            self.forget(self.image)
+            with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as reader:
+                return run(reader.stdin)
+
+        return {"cbt": lambda: read_by_cat(lambda out: self.cbt(*command, "-", output=out)),
+                "limit": lambda: read_by_cat(lambda out: measure(["dd", f"if={self.image}", "bs=1M"], {}, output=out))}
+
     def file(self):
         command = self.everything()
         target = f"{self.folder}/increment.qcow2"
@@ -202,7 +214,7 @@ class Bench:
         return {"cbt": ours, "limit": limit}
 
 
-ROWS = ("full", "increment", "restore", "export", "file")
+ROWS = ("full", "increment", "restore", "export", "pipe", "file")
 
 
 def spread(values):

@@ -220,7 +220,11 @@ class Creation {
     const absl::Status stored =
         repository::ParallelFor(reads_.size(), options_.threads, options_.stop, [&](size_t i) {
           const size_t blob = reads_[i];
-          std::vector<uint8_t> bytes(static_cast<size_t>(LengthOf(blob)));
+          // Kept by each thread for its next blob.
+          thread_local std::vector<uint8_t> room;
+          room.resize(std::max(room.size(), static_cast<size_t>(LengthOf(blob))));
+          const std::span<uint8_t> bytes =
+              std::span(room).first(static_cast<size_t>(LengthOf(blob)));
           absl::Status done = input_.Read(blob * blob_bytes_, bytes);
           if (!done.ok()) return done;
           if (IsZero(bytes)) {

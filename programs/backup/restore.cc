@@ -128,7 +128,7 @@ absl::StatusOr<TransferProgress> Restore(repository::Repository& repository,
           ids.push_back(content.blobs[i]);
         }
         return repository.LoadBlobs(
-            BlobType::kData, ids, [&](size_t k, const std::vector<uint8_t>& blob) -> absl::Status {
+            BlobType::kData, ids, [&](size_t k, std::span<const uint8_t> blob) -> absl::Status {
               const Extent extent = extent_of(needed[k]);
               if (absl::Status written = output.Write(extent.offset, blob); !written.ok()) {
                 return written;
@@ -172,12 +172,12 @@ absl::StatusOr<Comparison> Compare(repository::Repository& repository, const Vol
         std::vector<Id> ids;
         for (const uint32_t i : group) ids.push_back(content.blobs[i]);
         return repository.LoadBlobs(
-            BlobType::kData, ids, [&](size_t k, const std::vector<uint8_t>& blob) -> absl::Status {
+            BlobType::kData, ids, [&](size_t k, std::span<const uint8_t> blob) -> absl::Status {
               const Extent extent{content.offsets[group[k]], content.LengthOf(group[k])};
               std::vector<uint8_t> bytes(blob.size());
               if (absl::Status read = input.Read(extent.offset, bytes); !read.ok()) return read;
               counter.Add(extent.length, 0, extent.length);
-              if (bytes == blob) return absl::OkStatus();
+              if (std::equal(bytes.begin(), bytes.end(), blob.begin())) return absl::OkStatus();
               const std::lock_guard lock(mutex);
               if (!comparison.difference.has_value() ||
                   extent.offset < comparison.difference->offset) {

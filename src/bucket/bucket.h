@@ -2,6 +2,7 @@
 #ifndef CBT_BUCKET_BUCKET_H_
 #define CBT_BUCKET_BUCKET_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -46,6 +47,16 @@ class Bucket {
   // Errors: OUT_OF_RANGE if it ends before.
   virtual absl::StatusOr<std::vector<uint8_t>> GetRange(const std::string& key, uint64_t offset,
                                                         uint64_t length) = 0;
+
+  // The same into `out`, which is not empty. What it holds after an error is undefined.
+  virtual absl::Status ReadRange(const std::string& key, uint64_t offset, std::span<uint8_t> out) {
+    const absl::StatusOr<std::vector<uint8_t>> bytes = GetRange(key, offset, out.size());
+    if (bytes.ok()) std::copy(bytes->begin(), bytes->end(), out.begin());
+    return bytes.status();
+  }
+
+  // Whether a request costs no round trip: many small ones are as good as few large ones.
+  virtual bool is_local() const { return false; }
 
   // The whole object. Errors: RESOURCE_EXHAUSTED if it has more than `max_bytes`.
   virtual absl::StatusOr<std::vector<uint8_t>> Get(const std::string& key, uint64_t max_bytes) = 0;

@@ -58,14 +58,20 @@ class DirectoryBucket final : public Bucket {
 
   absl::StatusOr<std::vector<uint8_t>> GetRange(const std::string& key, uint64_t offset,
                                                 uint64_t length) override {
-    absl::StatusOr<File> file = Open(key);
+    absl::StatusOr<File> file = OpenRange(key, offset, length);
     if (!file.ok()) return file.status();
-    if (length == 0 || offset > file->size || length > file->size - offset) {
-      return absl::OutOfRangeError(absl::StrCat(PathOf(key), ": has ", file->size, " bytes, but ",
-                                                length, " at ", offset, " are needed"));
-    }
-    return Read(*file, key, offset, length);
+    std::vector<uint8_t> bytes(static_cast<size_t>(length));
+    if (absl::Status read = Read(*file, key, offset, bytes); !read.ok()) return read;
+    return bytes;
   }
+
+  absl::Status ReadRange(const std::string& key, uint64_t offset, std::span<uint8_t> out) override {
+    absl::StatusOr<File> file = OpenRange(key, offset, out.size());
+    if (!file.ok()) return file.status();
+    return Read(*file, key, offset, out);
+  }
+
+  bool is_local() const override { return true; }
 
   absl::StatusOr<std::vector<uint8_t>> Get(const std::string& key, uint64_t max_bytes) override {
     absl::StatusOr<File> file = Open(key);
@@ -75,7 +81,9 @@ class DirectoryBucket final : public Bucket {
                                                        " bytes, more than the ", max_bytes,
                                                        " that it may have"));
     }
-    return Read(*file, key, 0, file->size);
+    std::vector<uint8_t> bytes(static_cast<size_t>(file->size));
+    if (absl::Status read = Read(*file, key, 0, bytes); !read.ok()) return read;
+    return bytes;
   }
 
   absl::StatusOr<uint64_t> Size(const std::string& key) override {
@@ -160,22 +168,32 @@ class DirectoryBucket final : public Bucket {
     return file;
   }
 
-  absl::StatusOr<std::vector<uint8_t>> Read(const File& file, const std::string& key,
-                                            uint64_t offset, uint64_t length) const {
-    std::vector<uint8_t> bytes(static_cast<size_t>(length));
-    for (size_t done = 0; done < bytes.size();) {
+  absl::StatusOr<File> OpenRange(const std::string& key, uint64_t offset, uint64_t length) const {
+    absl::StatusOr<File> file = Open(key);
+    if (!file.ok()) return file.status();
+    if (length == 0 || offset > file->size || length > file->size - offset) {
+      return absl::OutOfRangeError(absl::StrCat(PathOf(key), ": has ", file->size, " bytes, but ",
+                                                length, " at ", offset, " are needed"));
+    }
+    return file;
+  }
+
+  absl::Status Read(const File& file, const std::string& key, uint64_t offset,
+                    std::span<uint8_t> out) const {
+    while (!out.empty()) {
       const ssize_t read = Retry([&] {
-        return ::pread(file.descriptor.number(), bytes.data() + done, bytes.size() - done,
-                       static_cast<off_t>(offset + done));
+        return ::pread(file.descriptor.number(), out.data(), out.size(),
+                       static_cast<off_t>(offset));
       });
       if (read < 0) return FileError(PathOf(key), errno);
       if (read == 0) {
         return absl::DataLossError(
-            absl::StrCat(PathOf(key), ": ended at ", offset + done, " bytes while it was read"));
+            absl::StrCat(PathOf(key), ": ended at ", offset, " bytes while it was read"));
       }
-      done += static_cast<size_t>(read);
+      out = out.subspan(static_cast<size_t>(read));
+      offset += static_cast<uint64_t>(read);
     }
-    return bytes;
+    return absl::OkStatus();
   }
 
   // `below` is empty or ends in a slash.

@@ -29,30 +29,46 @@ absl::Status Damaged(size_t code) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<uint8_t>> Compress(std::span<const uint8_t> plain, int level) {
+absl::StatusOr<std::span<const uint8_t>> CompressInto(std::span<const uint8_t> plain, int level,
+                                                      std::vector<uint8_t>& buffer) {
   // Kept by each thread, since a context costs megabytes to make.
   thread_local const std::unique_ptr<ZSTD_CCtx, CompressFree> context(ZSTD_createCCtx());
   if (context == nullptr) return NoMemory();
-  std::vector<uint8_t> frame(ZSTD_compressBound(plain.size()));
-  const size_t size = ZSTD_compressCCtx(context.get(), frame.data(), frame.size(), plain.data(),
+  const size_t bound = ZSTD_compressBound(plain.size());
+  if (buffer.size() < bound) buffer.resize(bound);
+  const size_t size = ZSTD_compressCCtx(context.get(), buffer.data(), buffer.size(), plain.data(),
                                         plain.size(), level);
   if (ZSTD_isError(size) != 0) return absl::InternalError(ZSTD_getErrorName(size));
-  frame.resize(size);
-  return frame;
+  return std::span<const uint8_t>(buffer).first(size);
 }
 
-absl::StatusOr<std::vector<uint8_t>> DecompressExactly(std::span<const uint8_t> frame,
-                                                       size_t size) {
+absl::StatusOr<std::vector<uint8_t>> Compress(std::span<const uint8_t> plain, int level) {
+  std::vector<uint8_t> buffer;
+  const absl::StatusOr<std::span<const uint8_t>> frame = CompressInto(plain, level, buffer);
+  if (!frame.ok()) return frame.status();
+  buffer.resize(frame->size());
+  return buffer;
+}
+
+absl::StatusOr<std::span<const uint8_t>> DecompressInto(std::span<const uint8_t> frame, size_t size,
+                                                        std::vector<uint8_t>& buffer) {
   thread_local const std::unique_ptr<ZSTD_DCtx, DecompressFree> context(ZSTD_createDCtx());
   if (context == nullptr) return NoMemory();
-  std::vector<uint8_t> plain(size);
+  if (buffer.size() < size) buffer.resize(size);
   const size_t done =
-      ZSTD_decompressDCtx(context.get(), plain.data(), plain.size(), frame.data(), frame.size());
+      ZSTD_decompressDCtx(context.get(), buffer.data(), size, frame.data(), frame.size());
   if (ZSTD_isError(done) != 0) return Damaged(done);
   if (done != size) {
     return absl::DataLossError(
         absl::StrCat("has ", done, " bytes when decompressed, not the ", size, " of the index"));
   }
+  return std::span<const uint8_t>(buffer).first(size);
+}
+
+absl::StatusOr<std::vector<uint8_t>> DecompressExactly(std::span<const uint8_t> frame,
+                                                       size_t size) {
+  std::vector<uint8_t> plain;
+  if (absl::Status done = DecompressInto(frame, size, plain).status(); !done.ok()) return done;
   return plain;
 }
 

@@ -10,6 +10,8 @@
 #include <memory>
 #include <utility>
 
+#include "repository/scrypt.h"
+
 namespace cbt::repository {
 namespace {
 
@@ -19,6 +21,9 @@ static_assert(kNonceBytes + kTagBytes == kSealBytes);
 
 // A key file, which is not trusted, says what its scrypt costs.
 constexpr uint64_t kMaxScryptBytes = uint64_t{256} << 20;
+// What lanes that go side by side may take; a single one may take more.
+constexpr uint64_t kLanesBytes = uint64_t{200} << 20;
+constexpr uint64_t kMaxLaneBytes = uint64_t{64} << 20;
 constexpr uint64_t kMaxScryptWork = uint64_t{1} << 24;
 
 struct CipherFree {
@@ -123,25 +128,29 @@ absl::StatusOr<CryptoKey> CryptoKey::FromPassword(std::string_view password,
                                                   uint64_t r, uint64_t p) {
   const bool small =
       n > 1 && n <= kMaxScryptWork && r > 0 && r <= kMaxScryptWork && p > 0 && p <= kMaxScryptWork;
-  if (!small || (n & (n - 1)) != 0 || 128 * n * r > kMaxScryptBytes || n * r > kMaxScryptWork / p) {
+  if (!small || (n & (n - 1)) != 0 || 128 * n * r > kMaxScryptBytes || n * r > kMaxScryptWork / p ||
+      128 * r * p > kMaxLaneBytes) {
     return absl::InvalidArgumentError(
         "its scrypt costs more than 256 MiB or a minute, or has impossible numbers");
   }
   std::array<uint8_t, kEncryptBytes + 2 * kMacBytes> out{};
-  const int derived =
-      EVP_PBE_scrypt(password.data(), password.size(), salt.data(), salt.size(), n, r, p,
-                     kMaxScryptBytes + (uint64_t{64} << 20), out.data(), out.size());
+  const ScryptCost cost{.n = n, .r = r, .p = p, .max_bytes = kLanesBytes};
+  absl::Status derived = Scrypt(password, salt, cost, ActiveSimdLevel(), out);
+  if (!derived.ok()) {
+    return derived;
+  }
   CryptoKey key;
   std::memcpy(key.encrypt.data(), out.data(), kEncryptBytes);
   std::memcpy(key.mac_k.data(), out.data() + kEncryptBytes, kMacBytes);
   std::memcpy(key.mac_r.data(), out.data() + kEncryptBytes + kMacBytes, kMacBytes);
   OPENSSL_cleanse(out.data(), out.size());
-  if (derived != 1) return absl::InvalidArgumentError("OpenSSL can't compute its scrypt");
   return key;
 }
 
-absl::StatusOr<std::vector<uint8_t>> CryptoKey::Seal(std::span<const uint8_t> plain) const {
-  std::vector<uint8_t> sealed(plain.size() + kSealBytes);
+absl::Status CryptoKey::SealTo(std::span<const uint8_t> plain, std::span<uint8_t> sealed) const {
+  if (sealed.size() != plain.size() + kSealBytes) {
+    return absl::InternalError("what is sealed has another length");
+  }
   uint8_t* const nonce = sealed.data();
   if (absl::Status filled = FillRandom({nonce, kNonceBytes}); !filled.ok()) return filled;
   uint8_t* const text = nonce + kNonceBytes;
@@ -149,10 +158,17 @@ absl::StatusOr<std::vector<uint8_t>> CryptoKey::Seal(std::span<const uint8_t> pl
       !Authenticate(*this, nonce, {text, plain.size()}, text + plain.size())) {
     return NoCryptography();
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<uint8_t>> CryptoKey::Seal(std::span<const uint8_t> plain) const {
+  std::vector<uint8_t> sealed(plain.size() + kSealBytes);
+  if (absl::Status done = SealTo(plain, sealed); !done.ok()) return done;
   return sealed;
 }
 
-absl::StatusOr<std::vector<uint8_t>> CryptoKey::Open(std::span<const uint8_t> sealed) const {
+absl::StatusOr<std::span<const uint8_t>> CryptoKey::CheckTag(
+    std::span<const uint8_t> sealed) const {
   if (sealed.size() < kSealBytes) {
     return absl::DataLossError("is too short to be encrypted");
   }
@@ -163,8 +179,22 @@ absl::StatusOr<std::vector<uint8_t>> CryptoKey::Open(std::span<const uint8_t> se
   if (CRYPTO_memcmp(tag.data(), text.data() + text.size(), kTagBytes) != 0) {
     return absl::DataLossError("does not have the tag of its content: it was damaged or changed");
   }
-  std::vector<uint8_t> plain(text.size());
-  if (!CounterMode(encrypt, nonce, text, plain.data())) return NoCryptography();
+  return text;
+}
+
+absl::StatusOr<std::span<uint8_t>> CryptoKey::OpenInPlace(std::span<uint8_t> sealed) const {
+  const absl::StatusOr<std::span<const uint8_t>> text = CheckTag(sealed);
+  if (!text.ok()) return text.status();
+  const std::span<uint8_t> plain = sealed.subspan(kNonceBytes, text->size());
+  if (!CounterMode(encrypt, sealed.data(), *text, plain.data())) return NoCryptography();
+  return plain;
+}
+
+absl::StatusOr<std::vector<uint8_t>> CryptoKey::Open(std::span<const uint8_t> sealed) const {
+  const absl::StatusOr<std::span<const uint8_t>> text = CheckTag(sealed);
+  if (!text.ok()) return text.status();
+  std::vector<uint8_t> plain(text->size());
+  if (!CounterMode(encrypt, sealed.data(), *text, plain.data())) return NoCryptography();
   return plain;
 }
 

@@ -44,8 +44,13 @@ class CryptoKey {
   // `plain` under a fresh nonce: kSealBytes longer. Errors: INTERNAL without random bytes.
   absl::StatusOr<std::vector<uint8_t>> Seal(std::span<const uint8_t> plain) const;
 
+  // The same to `sealed`, which has room for exactly that and does not overlap `plain`.
+  absl::Status SealTo(std::span<const uint8_t> plain, std::span<uint8_t> sealed) const;
+
   // What was sealed. Errors: DATA_LOSS if it was not sealed with this key, or was changed since.
   absl::StatusOr<std::vector<uint8_t>> Open(std::span<const uint8_t> sealed) const;
+  // The same without a copy: a part of `sealed`. After an error `sealed` is as it was.
+  absl::StatusOr<std::span<uint8_t>> OpenInPlace(std::span<uint8_t> sealed) const;
 
   std::array<uint8_t, kEncryptBytes> encrypt = {};
   std::array<uint8_t, kMacBytes> mac_k = {};
@@ -53,6 +58,8 @@ class CryptoKey {
 
  private:
   void Wipe() noexcept;
+  // The encrypted text of what was sealed. Errors: as Open().
+  absl::StatusOr<std::span<const uint8_t>> CheckTag(std::span<const uint8_t> sealed) const;
 };
 
 // Fills `out` with random bytes. Errors: INTERNAL.

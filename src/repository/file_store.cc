@@ -57,6 +57,11 @@ absl::StatusOr<std::vector<uint8_t>> FileStore::GetRange(FileKind kind, const Id
   return bucket_->GetRange(KeyOf(kind, id), offset, length);
 }
 
+absl::Status FileStore::ReadRange(FileKind kind, const Id& id, uint64_t offset,
+                                  std::span<uint8_t> out) {
+  return bucket_->ReadRange(KeyOf(kind, id), offset, out);
+}
+
 absl::Status FileStore::Remove(FileKind kind, const Id& id) {
   return bucket_->Delete(KeyOf(kind, id));
 }

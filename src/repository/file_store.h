@@ -51,6 +51,8 @@ class FileStore {
   absl::StatusOr<std::vector<uint8_t>> Get(FileKind kind, const Id& id, uint64_t max_bytes);
   absl::StatusOr<std::vector<uint8_t>> GetRange(FileKind kind, const Id& id, uint64_t offset,
                                                 uint64_t length);
+  absl::Status ReadRange(FileKind kind, const Id& id, uint64_t offset, std::span<uint8_t> out);
+  bool is_local() const { return bucket_->is_local(); }
   absl::Status Remove(FileKind kind, const Id& id);
   absl::StatusOr<bool> HasConfig();
 

@@ -53,16 +53,28 @@ std::string EncodeLock(const LockFile& lock) {
   return json.EndObject().Take();
 }
 
-absl::StatusOr<std::unique_ptr<SharedLock>> SharedLock::Take(FileStore& store,
-                                                             LockOptions options) {
+absl::StatusOr<std::unique_ptr<SharedLock>> SharedLock::Begin(FileStore& store,
+                                                              LockOptions options) {
   std::unique_ptr<SharedLock> lock(new SharedLock(store, options));
   if (absl::Status alone = lock->CheckForExclusive(); !alone.ok()) return alone;
   if (absl::Status written = lock->Write(); !written.ok()) return written;
-  // Of two who write their locks at once, each sees the other's now.
-  std::this_thread::sleep_for(options.pause);
-  if (absl::Status alone = lock->CheckForExclusive(); !alone.ok()) return alone;
+  lock->written_ = std::chrono::steady_clock::now();
   lock->thread_ = std::thread([self = lock.get()] { self->Refresh(); });
   return lock;
+}
+
+absl::StatusOr<std::unique_ptr<SharedLock>> SharedLock::Take(FileStore& store,
+                                                             LockOptions options) {
+  absl::StatusOr<std::unique_ptr<SharedLock>> lock = Begin(store, options);
+  if (!lock.ok()) return lock;
+  if (absl::Status alone = (*lock)->Confirm(); !alone.ok()) return alone;
+  return lock;
+}
+
+absl::Status SharedLock::Confirm() {
+  // Of two who write their locks at once, each sees the other's after the pause.
+  std::this_thread::sleep_until(written_ + options_.pause);
+  return CheckForExclusive();
 }
 
 SharedLock::~SharedLock() {
@@ -103,8 +115,13 @@ absl::Status SharedLock::Write() {
 absl::Status SharedLock::CheckForExclusive() {
   const absl::StatusOr<std::vector<FileInfo>> files = store_.ListAll(FileKind::kLock, kMaxLocks);
   if (!files.ok()) return files.status();
+  std::optional<Id> own;
+  {
+    const std::lock_guard lock(mutex_);
+    if (held_) own = id_;
+  }
   for (const FileInfo& file : *files) {
-    if (held_ && file.id == id_) continue;
+    if (file.id == own) continue;
     const absl::StatusOr<std::string> text = store_.Load(FileKind::kLock, file.id, kMaxLockBytes);
     if (absl::IsNotFound(text.status())) continue;  // removed meanwhile
     const absl::StatusOr<LockFile> other =

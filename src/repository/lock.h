@@ -51,6 +51,13 @@ class SharedLock {
   //         is stale: only its owner, or `restic unlock`, can know that nothing is removed any more.
   static absl::StatusOr<std::unique_ptr<SharedLock>> Take(FileStore& store,
                                                           LockOptions options = {});
+  // The same without the pause and the look after it, which Confirm() makes up for. Meanwhile files
+  // may be read, but nothing may rely on what was read: an exclusive lock that was written at the
+  // same time has not been seen.
+  static absl::StatusOr<std::unique_ptr<SharedLock>> Begin(FileStore& store,
+                                                           LockOptions options = {});
+  // Waits for the rest of the pause. Errors: as Take().
+  absl::Status Confirm();
   ~SharedLock();
   SharedLock(const SharedLock&) = delete;
   SharedLock& operator=(const SharedLock&) = delete;
@@ -68,6 +75,7 @@ class SharedLock {
 
   FileStore& store_;
   const LockOptions options_;
+  std::chrono::steady_clock::time_point written_;
   std::mutex mutex_;
   std::condition_variable ended_;
   bool end_ = false;

@@ -28,6 +28,9 @@ constexpr size_t kMaxUnindexedBlobs = 50'000;
 constexpr size_t kMinUnindexedPacks = 4;
 constexpr size_t kMaxUnindexedPacks = 256;
 
+// Memory of packs that were written is kept for so many others.
+constexpr size_t kMaxSpares = 2;
+
 // Blobs of the volume's next GiB or so are looked at together: in a pack they stand roughly in the
 // order of the volume.
 constexpr size_t kGroupedAtOnce = 1024;
@@ -99,7 +102,8 @@ absl::StatusOr<std::unique_ptr<Repository>> Repository::Open(std::unique_ptr<buc
   repository->config_ = *config;
   if (lock) {
     absl::StatusOr<std::unique_ptr<SharedLock>> held =
-        SharedLock::Take(*repository->store_, options.lock);
+        options.confirm_later ? SharedLock::Begin(*repository->store_, options.lock)
+                              : SharedLock::Take(*repository->store_, options.lock);
     if (!held.ok()) return held.status();
     repository->lock_ = *std::move(held);
   }
@@ -236,14 +240,26 @@ absl::StatusOr<BlobPlace> Repository::PlaceOf(BlobType type, const Id& id) const
   return *place;
 }
 
-absl::StatusOr<std::vector<uint8_t>> Repository::OpenBlob(const BlobPlace& place,
-                                                          std::span<const uint8_t> sealed) const {
+absl::StatusOr<std::span<const uint8_t>> Repository::OpenBlob(const BlobPlace& place,
+                                                              std::span<uint8_t> sealed,
+                                                              std::vector<uint8_t>& buffer) const {
   const PackedBlob& blob = place.blob;
-  absl::StatusOr<std::vector<uint8_t>> plain = store_->key().Open(sealed);
-  if (plain.ok() && blob.uncompressed != 0) plain = DecompressExactly(*plain, blob.uncompressed);
-  if (plain.ok() && Id::Of(*plain) != blob.id) {
-    plain = absl::DataLossError("does not have the content of its name");
-  }
+  const auto open = [&]() -> absl::StatusOr<std::span<const uint8_t>> {
+    const absl::StatusOr<std::span<uint8_t>> opened = store_->key().OpenInPlace(sealed);
+    if (!opened.ok()) return opened.status();
+    std::span<const uint8_t> plain = *opened;
+    if (blob.uncompressed != 0) {
+      const absl::StatusOr<std::span<const uint8_t>> unpacked =
+          DecompressInto(plain, blob.uncompressed, buffer);
+      if (!unpacked.ok()) return unpacked.status();
+      plain = *unpacked;
+    }
+    if (Id::Of(plain) != blob.id) {
+      return absl::DataLossError("does not have the content of its name");
+    }
+    return plain;
+  };
+  const absl::StatusOr<std::span<const uint8_t>> plain = open();
   if (!plain.ok()) {
     return Of(absl::StrCat(BlobName(name(), blob.type, blob.id), " in ",
                            store_->NameOf(FileKind::kPack, place.pack)),
@@ -253,32 +269,50 @@ absl::StatusOr<std::vector<uint8_t>> Repository::OpenBlob(const BlobPlace& place
 }
 
 absl::StatusOr<std::vector<uint8_t>> Repository::LoadBlob(BlobType type, const Id& id) {
-  const absl::StatusOr<BlobPlace> place = PlaceOf(type, id);
-  if (!place.ok()) return place.status();
-  const absl::StatusOr<std::vector<uint8_t>> sealed =
-      store_->GetRange(FileKind::kPack, place->pack, place->blob.offset, place->blob.length);
-  if (!sealed.ok()) return sealed.status();
-  return OpenBlob(*place, *sealed);
+  std::vector<uint8_t> blob;
+  const absl::Status loaded =
+      LoadBlobs(type, {&id, 1}, [&](size_t, std::span<const uint8_t> plain) {
+        blob.assign(plain.begin(), plain.end());
+        return absl::OkStatus();
+      });
+  if (!loaded.ok()) return loaded;
+  return blob;
 }
 
-absl::Status Repository::LoadBlobs(
-    BlobType type, std::span<const Id> ids,
-    const std::function<absl::Status(size_t, const std::vector<uint8_t>&)>& use) {
+absl::Status Repository::LoadBlobs(BlobType type, std::span<const Id> ids, const BlobUse& use) {
   std::vector<WantedBlob> blobs(ids.size());
   for (size_t i = 0; i < ids.size(); ++i) {
     absl::StatusOr<BlobPlace> place = PlaceOf(type, ids[i]);
     if (!place.ok()) return place.status();
     blobs[i] = {*place, static_cast<uint32_t>(i)};
   }
+  const std::vector<BlobRange> ranges = JoinNeighbours(blobs);
+  // Where a request costs nothing, a blob at a time stays in the processor's caches.
+  const bool each = store_->is_local();
+  std::vector<uint8_t> bytes;
+  std::vector<uint8_t> buffer;
   size_t next = 0;
-  for (const BlobRange& range : JoinNeighbours(blobs)) {
-    const absl::StatusOr<std::vector<uint8_t>> bytes =
-        store_->GetRange(FileKind::kPack, blobs[next].place.pack, range.offset, range.length);
-    if (!bytes.ok()) return bytes.status();
+  for (const BlobRange& range : ranges) {
+    if (!each) {
+      absl::StatusOr<std::vector<uint8_t>> got =
+          store_->GetRange(FileKind::kPack, blobs[next].place.pack, range.offset, range.length);
+      if (!got.ok()) return got.status();
+      bytes = *std::move(got);
+    }
     while (next < range.end) {
       const BlobPlace& place = blobs[next].place;
-      const absl::StatusOr<std::vector<uint8_t>> plain = OpenBlob(
-          place, std::span(*bytes).subspan(place.blob.offset - range.offset, place.blob.length));
+      std::span<uint8_t> sealed;
+      if (each) {
+        if (bytes.size() < place.blob.length) bytes.resize(place.blob.length);
+        sealed = std::span(bytes).first(place.blob.length);
+        absl::Status read = sealed.empty() ? absl::OkStatus()
+                                           : store_->ReadRange(FileKind::kPack, place.pack,
+                                                               place.blob.offset, sealed);
+        if (!read.ok()) return read;
+      } else {
+        sealed = std::span(bytes).subspan(place.blob.offset - range.offset, place.blob.length);
+      }
+      const absl::StatusOr<std::span<const uint8_t>> plain = OpenBlob(place, sealed, buffer);
       if (!plain.ok()) return plain.status();
       // A blob that is wanted several times stands side by side with itself.
       for (; next < range.end && blobs[next].place.blob.id == place.blob.id; ++next) {
@@ -323,26 +357,39 @@ absl::Status Repository::SaveBlobAs(BlobType type, const Id& id, std::span<const
     if (!index_.Claim(type, id)) return absl::OkStatus();
   }
   PackedBlob blob{.id = id, .type = type};
-  absl::StatusOr<std::vector<uint8_t>> packed = std::vector<uint8_t>();
-  bool compressed = false;
+  std::span<const uint8_t> content = plain;
+  // Memory is kept by each thread for its next blob: new one costs as much as to encrypt it.
   if (config_.version >= 2 && !plain.empty()) {
-    packed = Compress(plain, options_.compression_level);
+    thread_local std::vector<uint8_t> frame;
+    const absl::StatusOr<std::span<const uint8_t>> packed =
+        CompressInto(plain, options_.compression_level, frame);
     if (!packed.ok()) return packed.status();
-    compressed = packed->size() < plain.size();
-    if (compressed) blob.uncompressed = static_cast<uint32_t>(plain.size());
+    if (packed->size() < plain.size()) {
+      blob.uncompressed = static_cast<uint32_t>(plain.size());
+      content = *packed;
+    }
   }
-  const absl::StatusOr<std::vector<uint8_t>> sealed =
-      store_->key().Seal(compressed ? std::span<const uint8_t>(*packed) : plain);
-  if (!sealed.ok()) return sealed.status();
-  blob.length = static_cast<uint32_t>(sealed->size());
+  thread_local std::vector<uint8_t> sealed_room;
+  if (sealed_room.size() < content.size() + kSealBytes) {
+    sealed_room.resize(content.size() + kSealBytes);
+  }
+  const std::span<uint8_t> sealed = std::span(sealed_room).first(content.size() + kSealBytes);
+  if (absl::Status done = store_->key().SealTo(content, sealed); !done.ok()) return done;
+  blob.length = static_cast<uint32_t>(sealed.size());
   OpenPack full;
   {
     const std::lock_guard lock(mutex_);
     OpenPack& open = open_[static_cast<size_t>(type)];
     // A tree may be larger than a pack, and offsets have 32 bits.
-    if (open.blobs.empty()) open.bytes.reserve(std::max(kPackBytes + (2 << 20), sealed->size()));
+    if (open.blobs.empty()) {
+      if (open.bytes.capacity() == 0 && !spare_.empty()) {
+        open.bytes = std::move(spare_.back());
+        spare_.pop_back();
+      }
+      open.bytes.reserve(std::max(kPackBytes + (2 << 20), sealed.size()));
+    }
     blob.offset = static_cast<uint32_t>(open.bytes.size());
-    open.bytes.insert(open.bytes.end(), sealed->begin(), sealed->end());
+    open.bytes.insert(open.bytes.end(), sealed.begin(), sealed.end());
     open.blobs.push_back(blob);
     ++stored_.blobs;
     if (open.bytes.size() < kPackBytes && open.blobs.size() < kMaxPackBlobs) {
@@ -374,6 +421,10 @@ absl::Status Repository::StorePack(OpenPack pack) {
     stored_.bytes += pack.bytes.size();
     unindexed_blobs_ += indexed.blobs.size();
     unindexed_.push_back(std::move(indexed));
+    if (spare_.size() < kMaxSpares) {
+      pack.bytes.clear();
+      spare_.push_back(std::move(pack.bytes));
+    }
     const size_t enough = std::clamp<size_t>(static_cast<size_t>(stored_.packs / 8),
                                              kMinUnindexedPacks, kMaxUnindexedPacks);
     if (unindexed_.size() < enough && unindexed_blobs_ < kMaxUnindexedBlobs) {

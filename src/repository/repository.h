@@ -38,6 +38,8 @@ struct RepositoryOptions {
   size_t max_blobs = size_t{32} << 20;
   int compression_level = 3;  // zstd's
   LockOptions lock = {};
+  // Leaves the second half of taking the lock to ConfirmLock(), for those who only read.
+  bool confirm_later = false;
 };
 
 // What LoadIndex() found.
@@ -79,6 +81,11 @@ class Repository {
   const Config& config() const noexcept { return config_; }
   std::string name() const { return store_->name(); }
 
+  // With `confirm_later`: waits until restic's pause is over, and makes sure that no exclusive lock
+  // was written at the same time. Call it before a result leaves the process. OK without a lock.
+  // Errors: FAILED_PRECONDITION.
+  absl::Status ConfirmLock() { return lock_ == nullptr ? absl::OkStatus() : lock_->Confirm(); }
+
   // Reads the index. `check_packs`: lists the packs as well, so that nothing relies on those that
   // are gone.
   absl::StatusOr<IndexSummary> LoadIndex(bool check_packs);
@@ -95,11 +102,10 @@ class Repository {
 
   // Several blobs, those that lie close together in a pack with one request. Calls `use` with the
   // place of each in `ids`, in any order, and ends at its first error.
-  // Memory: kMaxRangeBytes or one blob, and one blob twice.
+  // Memory: kMaxRangeBytes or one blob, and one blob decompressed.
   // Errors: those of LoadBlob() and of `use`.
-  absl::Status LoadBlobs(
-      BlobType type, std::span<const Id> ids,
-      const std::function<absl::Status(size_t, const std::vector<uint8_t>&)>& use);
+  using BlobUse = std::function<absl::Status(size_t, std::span<const uint8_t>)>;
+  absl::Status LoadBlobs(BlobType type, std::span<const Id> ids, const BlobUse& use);
 
   // Groups those of `ids` that `numbers` names, so that LoadBlobs() reads a group with one request.
   // Memory: 8 bytes a blob, and 8 a group.
@@ -136,9 +142,11 @@ class Repository {
                                            const std::vector<FileInfo>* packs,
                                            std::vector<Id>& supersedes);
   absl::StatusOr<BlobPlace> PlaceOf(BlobType type, const Id& id) const;
-  // The content of a blob whose sealed bytes are given.
-  absl::StatusOr<std::vector<uint8_t>> OpenBlob(const BlobPlace& place,
-                                                std::span<const uint8_t> sealed) const;
+  // The content of a blob whose sealed bytes are given: they are decrypted where they are, and
+  // decompressed to `buffer`.
+  absl::StatusOr<std::span<const uint8_t>> OpenBlob(const BlobPlace& place,
+                                                    std::span<uint8_t> sealed,
+                                                    std::vector<uint8_t>& buffer) const;
   absl::Status StorePack(OpenPack pack);
   absl::Status StoreIndex(std::span<const IndexedPack> packs);
 
@@ -150,6 +158,7 @@ class Repository {
   mutable std::mutex mutex_;
   BlobIndex index_;
   std::array<OpenPack, 2> open_;  // by BlobType
+  std::vector<std::vector<uint8_t>> spare_;
   std::vector<IndexedPack> unindexed_;
   size_t unindexed_blobs_ = 0;
   StoredBytes stored_;

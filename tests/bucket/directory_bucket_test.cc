@@ -41,7 +41,13 @@ TEST(DirectoryBucket, KeepsObjects) {
   EXPECT_EQ(ValueOf(bucket->Size("data/ab/one")), 11u);
   for (const auto& [offset, length] : {std::pair{2u, 10u}, {12u, 1u}, {0u, 0u}}) {
     EXPECT_TRUE(absl::IsOutOfRange(bucket->GetRange("data/ab/one", offset, length).status()));
+    std::vector<uint8_t> room(length);
+    EXPECT_TRUE(absl::IsOutOfRange(bucket->ReadRange("data/ab/one", offset, room)));
   }
+  std::vector<uint8_t> range(9);
+  ASSERT_OK(bucket->ReadRange("data/ab/one", 2, range));
+  EXPECT_EQ(range, Bytes("cdefghijk"));
+  EXPECT_TRUE(absl::IsNotFound(bucket->ReadRange("data/none", 2, range)));
   EXPECT_TRUE(absl::IsResourceExhausted(bucket->Get("data/ab/one", 10).status()));
   EXPECT_TRUE(absl::IsNotFound(bucket->Get("data/ab", 10).status()));
   EXPECT_TRUE(absl::IsNotFound(bucket->Get("data/none", 10).status()));

@@ -34,9 +34,16 @@ TEST(Crypto, OpensOnlyWhatItSealed) {
     std::vector<uint8_t> sealed = ValueOf(key.Seal(plain));
     EXPECT_EQ(sealed.size(), size + kSealBytes);
     EXPECT_EQ(ValueOf(key.Open(sealed)), plain);
+    std::vector<uint8_t> copy = sealed;
+    const std::span<uint8_t> opened = ValueOf(key.OpenInPlace(copy));
+    EXPECT_EQ(std::vector<uint8_t>(opened.begin(), opened.end()), plain);
+    EXPECT_FALSE(key.SealTo(plain, std::span(copy).first(size)).ok());
     for (size_t i = 0; i<sealed.size(); i += sealed.size()> 64 ? 97 : 1) {
       sealed[i] ^= 0x10;
       EXPECT_TRUE(absl::IsDataLoss(key.Open(sealed).status())) << i;
+      copy = sealed;
+      EXPECT_TRUE(absl::IsDataLoss(key.OpenInPlace(copy).status())) << i;
+      EXPECT_EQ(copy, sealed);  // nothing is decrypted before its tag is right
       sealed[i] ^= 0x10;
     }
     sealed.pop_back();
@@ -261,6 +268,10 @@ TEST(Compression, IsBounded) {
   EXPECT_EQ(ValueOf(DecompressUpTo(frame, zeros.size())), zeros);
   EXPECT_TRUE(absl::IsDataLoss(DecompressExactly(frame, zeros.size() - 1).status()));
   EXPECT_TRUE(absl::IsDataLoss(DecompressExactly(frame, zeros.size() + 1).status()));
+  // Memory that held more before does not make room for more.
+  std::vector<uint8_t> buffer(2 * zeros.size());
+  EXPECT_EQ(ValueOf(DecompressInto(frame, zeros.size(), buffer)).size(), zeros.size());
+  EXPECT_TRUE(absl::IsDataLoss(DecompressInto(frame, zeros.size() - 1, buffer).status()));
   EXPECT_TRUE(absl::IsResourceExhausted(DecompressUpTo(frame, zeros.size() - 1).status()));
   for (size_t cut = 0; cut < frame.size(); ++cut) {
     EXPECT_FALSE(DecompressUpTo(std::span(frame).first(cut), zeros.size()).ok()) << cut;

@@ -207,6 +207,33 @@ TEST(Repository, RespectsExclusiveLocks) {
   EXPECT_TRUE(absl::IsAborted(first->SaveSnapshot({}).status()));
 }
 
+// Who only reads looks for an exclusive lock again at the end: it may be written at the same time.
+TEST(Repository, ConfirmsItsLockLater) {
+  const test::TempDir directory;
+  ASSERT_OK(Repository::Create(BucketAt(directory.path()), "", Secret(kPassword)));
+  const auto open = [&](std::chrono::milliseconds pause) {
+    return ValueOf(Repository::Open(BucketAt(directory.path()), "", Secret(kPassword), true,
+                                    {.lock = {.pause = pause}, .confirm_later = true}));
+  };
+  const auto begin = std::chrono::steady_clock::now();
+  const auto repository = open(std::chrono::milliseconds(300));
+  EXPECT_EQ(FilesIn(directory / "locks").size(), 1u);
+  ASSERT_OK(repository->ConfirmLock());
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(300));
+  const auto late = open(std::chrono::milliseconds(1));
+  FileStore store(BucketAt(directory.path()), "");
+  std::ifstream key_file(FilesIn(directory / "keys").at(0));
+  const std::string key_text((std::istreambuf_iterator<char>(key_file)), {});
+  store.SetKey(ValueOf(OpenKeyFile(ValueOf(DecodeKeyFile(key_text)), Secret(kPassword))), 2);
+  const LockFile prune{.time = absl::Now(), .exclusive = true, .host = "other", .user = "prune"};
+  ValueOf(store.Save(FileKind::kLock, EncodeLock(prune)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(late->ConfirmLock()));
+  EXPECT_TRUE(
+      absl::IsFailedPrecondition(Repository::Open(BucketAt(directory.path()), "", Secret(kPassword),
+                                                  true, {.confirm_later = true})
+                                     .status()));
+}
+
 TEST(Repository, RefreshesItsLock) {
   const test::TempDir directory;
   ASSERT_OK(Repository::Create(BucketAt(directory.path()), "", Secret(kPassword)));

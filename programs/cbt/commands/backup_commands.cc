@@ -203,6 +203,7 @@ absl::Status ListBackups(const BackupArguments& arguments) {
                           one.tier.empty() ? "-" : OneLine(one.tier),
                           OneLine(one.handle.value_or("-")));
   }
+  if (absl::Status locked = (*repository)->ConfirmLock(); !locked.ok()) return locked;
   Output output(STDOUT_FILENO, "stdout");
   output.Append(text);
   return output.Close();
@@ -234,6 +235,9 @@ int VerifyBackup(const BackupArguments& arguments) {
   progress.Clear();
   if (compared.ok()) {
     if (absl::Status same = data->CheckUnchanged(); !same.ok()) compared = same;
+  }
+  if (compared.ok()) {
+    if (absl::Status locked = (*repository)->ConfirmLock(); !locked.ok()) compared = locked;
   }
   if (!compared.ok()) return fail(compared.status());
   const bool same = !compared->difference.has_value();

@@ -19,6 +19,8 @@ namespace cbt::cli {
 namespace {
 
 constexpr std::chrono::seconds kLineInterval(1);
+// Ends the wait for a signal. Nothing else here uses it, and by default it does nothing.
+constexpr int kWake = SIGURG;
 
 std::string FractionText(double fraction) {
   std::array<char, 32> text{};
@@ -104,8 +106,9 @@ absl::StatusOr<std::unique_ptr<repository::Repository>> OpenRepository(
   }
   absl::StatusOr<backup::Place> place = backup::OpenPlace(options);
   if (!place.ok()) return place.status();
-  absl::StatusOr<std::unique_ptr<repository::Repository>> repository = repository::Repository::Open(
-      std::move(place->bucket), place->prefix, *password, !arguments.no_lock);
+  absl::StatusOr<std::unique_ptr<repository::Repository>> repository =
+      repository::Repository::Open(std::move(place->bucket), place->prefix, *password,
+                                   !arguments.no_lock, {.confirm_later = !write});
   if (!repository.ok()) return repository;
   const absl::StatusOr<repository::IndexSummary> summary = (*repository)->LoadIndex(write);
   if (!summary.ok()) return summary.status();
@@ -126,12 +129,12 @@ StopOnSignal::StopOnSignal() {
       sigaddset(&signals_, number);
     }
   }
+  sigaddset(&signals_, kWake);
   pthread_sigmask(SIG_BLOCK, &signals_, &before_);
   thread_ = std::thread([this] {
-    constexpr timespec kInterval{0, 100'000'000};
     while (!ended_.load()) {
-      const int number = sigtimedwait(&signals_, nullptr, &kInterval);
-      if (number <= 0) continue;
+      const int number = sigwaitinfo(&signals_, nullptr);
+      if (number <= 0 || number == kWake) continue;
       if (came_.exchange(number) != 0) _exit(128 + number);
       stop_.request_stop();
     }
@@ -140,6 +143,7 @@ StopOnSignal::StopOnSignal() {
 
 StopOnSignal::~StopOnSignal() {
   ended_.store(true);
+  pthread_kill(thread_.native_handle(), kWake);
   thread_.join();
   const int number = came_.load();
   if (number != 0) std::signal(number, SIG_DFL);

@@ -34,7 +34,7 @@ struct RepositoryArguments {
 void AddRepositoryOptions(CLI::App& subcommand, RepositoryArguments& arguments);
 
 // Opens the repository and reads its index. `name`: of the subcommand. `write`: packs that are gone
-// don't count.
+// don't count; without it, ConfirmLock() is due before the result.
 absl::StatusOr<std::unique_ptr<repository::Repository>> OpenRepository(
     const RepositoryArguments& arguments, const std::string& name, bool write,
     const std::stop_token& stop);

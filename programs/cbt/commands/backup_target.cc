@@ -139,6 +139,7 @@ absl::StatusOr<backup::TransferProgress> RestoreInPlace(repository::Repository& 
     }
     options.only = *std::move(missing);
   }
+  if (absl::Status locked = repository.ConfirmLock(); !locked.ok()) return locked;
   if (!place->fixed && Retry([&] {
                          return ::ftruncate(place->descriptor.number(),
                                             static_cast<off_t>(content.size));
@@ -177,6 +178,7 @@ absl::StatusOr<backup::TransferProgress> RestoreTo(repository::Repository& repos
   const absl::StatusOr<backup::TransferProgress> done =
       backup::Restore(repository, content, *output, backup::Target::kZero, options);
   if (!done.ok()) return done;
+  if (absl::Status locked = repository.ConfirmLock(); !locked.ok()) return locked;
   constexpr mode_t kOwner = 0600;
   const mode_t mode = place->present.has_value() ? place->present->st_mode & 0777 : kOwner;
   if (absl::Status committed = (*file)->Commit(mode); !committed.ok()) return committed;

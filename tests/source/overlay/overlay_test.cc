@@ -6,10 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <csignal>
 #include <cstring>
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -342,6 +345,37 @@ TEST_F(OverlayTest, FilesAndPipesAreTold) {
   };
   EXPECT_EQ(written(0), expected.bytes);
   EXPECT_EQ(written(O_APPEND), expected.bytes);
+}
+
+// A reader that takes little at a time gets all of it; one that leaves early makes an error.
+TEST_F(OverlayTest, PipesAreWrittenToTheirEnd) {
+  const History history = Random(4 << 20, 11);
+  MemoryOverlay expected(false);
+  ASSERT_OK(WriteOverlay(*history.Cursor(), *history.Input(), expected, plain_));
+  for (const bool leaves : {false, true}) {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+    Bytes bytes;
+    std::thread reader([&] {
+      Bytes part(leaves ? 3 : 4999);
+      for (ssize_t got = 1; got > 0 && !(leaves && !bytes.empty());) {
+        got = ::read(ends[0], part.data(), part.size());
+        bytes.insert(bytes.end(), part.begin(), part.begin() + std::max<ssize_t>(got, 0));
+      }
+      ::close(ends[0]);
+    });
+    const auto before = std::signal(SIGPIPE, SIG_IGN);
+    const auto output = MakeOverlayOutput(ends[1], "overlay");
+    const absl::Status written =
+        WriteOverlay(*history.Cursor(), *history.Input(), *output, plain_).status();
+    ::close(ends[1]);
+    reader.join();
+    std::signal(SIGPIPE, before);
+    EXPECT_EQ(written.ok(), !leaves) << written;
+    if (!leaves) {
+      EXPECT_EQ(bytes, expected.bytes);
+    }
+  }
 }
 
 TEST_F(OverlayTest, DamagedClustersAreErrors) {
