@@ -161,11 +161,11 @@ class NodeTest(unittest.TestCase):
     def test_the_example_for_a_try(self):
         objects = built.build(os.path.join(built.DEPLOY, "example"))
         self.node.apply([one for one in objects if one["kind"] == "Namespace"])
-        self.secret("csi-driver", "csi-snapshot-metadata-certs", ["csi-snapshot-metadata.csi-driver"])
+        self.secret("csi-example", "csi-snapshot-metadata-certs", ["csi-snapshot-metadata.csi-example"])
         self.node.apply(objects)
-        self.node.wait_for_workload("statefulset", "csi-driver", "csi-snapshot-metadata")
+        self.node.wait_for_workload("statefulset", "csi-example", "csi-snapshot-metadata")
         self.assertEqual(self.published("sms", "folder.example.com")["address"],
-                         "csi-snapshot-metadata.csi-driver:6443")
+                         "csi-snapshot-metadata.csi-example:6443")
 
     def test_then_the_aggregated_api_explains_itself(self):
         # Last: it takes over the version that the sessions' definitions are of.
