@@ -311,6 +311,10 @@ image-arm64: need-emulation image  ## the same for arm64, cross-built: build/ima
 	@for image in $(IMAGES); do \
 	  deploy/image/build.py --join $(IMAGE_DIR)/all/$$image.tar $(IMAGE_DIR)/$$image.tar $(IMAGE_DIR)/arm64/$$image.tar || exit; done
 
+# Of the folders in deploy/kubernetes: needs kubectl, which KUBECTL may name.
+chart:  ## charts for Helm: build/chart
+	@/usr/bin/python3 -B deploy/chart/chart.py --output build/chart
+
 # Sources, manifests with pinned images, images of both architectures, SBOMs, Debian packages, bindings,
 # changes, checksums. PACKAGES_MORE: further files, such as wheels. FOREIGN: the other architectures, or
 # nothing. The tree must be committed.
