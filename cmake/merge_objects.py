@@ -22,8 +22,8 @@ NEAR = re.compile(r"R_X86_64_(PC32|PC64)|R_AARCH64_(ADR_PREL_PG_HI21(_NC)?|ADR_P
 # Sections that stay apart, so that a library leaves out what it does not reach (--gc-sections).
 APART = [f"--unique={name}" for kind in (".text", ".rodata", ".data", ".bss", ".gcc_except_table")
          for name in (kind, f"{kind}.*")]
-# What the linker itself defines in every library.
-LINKERS = {"__dso_handle", "_GLOBAL_OFFSET_TABLE_"}
+# What the linker itself defines in every library, or takes from the compiler's own archive.
+LINKERS = {"__dso_handle", "_GLOBAL_OFFSET_TABLE_", "__cpu_model", "__cpu_features2"}
 
 
 def run(*command):

@@ -19,6 +19,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// libnbd's NBD_NULL_COMPLETION is not valid C++.
+constexpr nbd_completion_callback kNoCompletion{nullptr, nullptr, nullptr};
+
 int Fail() {
   std::fprintf(stderr, "%s\n", nbd_get_error());
   return 1;
@@ -47,7 +50,7 @@ int main(int argc, char** argv) {
   while (more() || nbd_aio_in_flight(nbd) > 0) {
     while (more() && nbd_aio_in_flight(nbd) < depth) {
       const uint64_t place = random ? numbers() % places : next++ % places;
-      if (nbd_aio_pwrite(nbd, data.data(), bytes, place * bytes, NBD_NULL_COMPLETION, 0) < 0) {
+      if (nbd_aio_pwrite(nbd, data.data(), bytes, place * bytes, kNoCompletion, 0) < 0) {
         return Fail();
       }
     }

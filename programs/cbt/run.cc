@@ -169,7 +169,7 @@ int ParseAndRun(int argc, char** argv, const Program& program) {
   AddVerbosityToAll(app);
   AddDescribe(app, command);
   if (argc > 2 && std::string_view(argv[1]) == "help") {
-    if (const auto why = UnknownTopic(app, std::span(argv, argc).subspan(2))) {
+    if (const auto why = UnknownTopic(app, std::span(argv, static_cast<size_t>(argc)).subspan(2))) {
       PrintLine("", "usage: " + *why + " (see " + app.get_name() + " --help)");
       return kExitUsage;
     }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "base/stop_wait.h"
 
 namespace cbt::kube::cluster {
 namespace {
@@ -65,12 +66,6 @@ void PluginMonitor::SetReady(bool ready) {
   on_change_(ready);
 }
 
-bool PluginMonitor::Wait(std::chrono::milliseconds time, const std::stop_token& stop) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, stop, time, [] { return false; });
-  return !stop.stop_requested();
-}
-
 void PluginMonitor::Run(const std::stop_token& stop) {
   bool ever = false;
   bool first_failure = true;
@@ -101,7 +96,7 @@ void PluginMonitor::Run(const std::stop_token& stop) {
       failure_ = status;
       return;
     }
-  } while (Wait(checked_ ? kInterval : kRetry, stop));
+  } while (WaitUnlessStopped(stop, checked_ ? kInterval : kRetry));
 }
 
 }  // namespace cbt::kube::cluster

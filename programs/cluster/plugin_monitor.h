@@ -3,7 +3,6 @@
 #define CBT_PROGRAMS_CLUSTER_PLUGIN_MONITOR_H_
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -49,7 +48,6 @@ class PluginMonitor {
   void Run(const std::stop_token& stop);
   absl::Status Check(const std::stop_token& stop);
   void SetReady(bool ready);
-  bool Wait(std::chrono::milliseconds time, const std::stop_token& stop);
 
   const std::unique_ptr<PluginIdentity> plugin_;
   Driver& driver_;
@@ -59,7 +57,6 @@ class PluginMonitor {
   bool checked_ = false;  // since the plugin was last away
 
   mutable std::mutex mutex_;
-  std::condition_variable_any changed_;
   absl::Status failure_;
   std::jthread thread_;  // last: it uses the others
 };

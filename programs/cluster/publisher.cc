@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/stop_wait.h"
 #include "net/pem.h"
 
 namespace cbt::kube::cluster {
@@ -102,17 +103,13 @@ void Publisher::Run(const std::stop_token& stop) {
     next = Clock::now() + wait;
     wait = std::min<std::chrono::seconds>(wait * 2, kLongestWait);
   };
-  std::unique_lock lock(mutex_);
-  while (!stop.stop_requested()) {
-    lock.unlock();
+  do {
     try {
       look();
     } catch (const std::bad_alloc&) {
       next = Clock::now() + wait;
     }
-    lock.lock();
-    changed_.wait_for(lock, stop, kTick, [] { return false; });
-  }
+  } while (WaitUnlessStopped(stop, kTick));
 }
 
 }  // namespace cbt::kube::cluster

@@ -3,9 +3,7 @@
 #define CBT_PROGRAMS_CLUSTER_PUBLISHER_H_
 
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <thread>
@@ -45,8 +43,6 @@ class Publisher {
   const std::string certificate_file_;
   ops::EventLog& log_;
 
-  std::mutex mutex_;
-  std::condition_variable_any changed_;
   std::jthread thread_;  // last: it uses the others
 };
 

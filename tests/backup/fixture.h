@@ -74,6 +74,7 @@ class History final : public RangeSource {
     target_ = handle;
     snapshots_[handle] = std::move(bytes);
   }
+  void Forget(const std::string& handle) { snapshots_.erase(handle); }
   const Bytes& at(const std::string& handle) const { return snapshots_.at(handle); }
   const Bytes& newest() const { return snapshots_.at(target_); }
 

@@ -60,7 +60,7 @@ TEST(DirectoryBucket, KeepsObjects) {
 TEST(DirectoryBucket, KeepsObjectsInParts) {
   const test::TempDir directory;
   const auto bucket = ValueOf(OpenDirectoryBucket(directory.path()));
-  for (const uint64_t size : {0, 1, 1 << 20, 3'000'001}) {
+  for (const uint64_t size : {0u, 1u, 1u << 20, 3'000'001u}) {
     std::vector<uint8_t> bytes(size);
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i % 251);
     ASSERT_OK(bucket->PutParts("a/b", size, [&](uint64_t offset, std::span<uint8_t> out) {

@@ -192,7 +192,7 @@ S3Options QuickParts() {
 TEST(S3Bucket, KeepsObjectsInParts) {
   Double store;
   const auto bucket = ValueOf(OpenS3Bucket(store.Place(), QuickParts()));
-  for (const uint64_t size : {1, 100'000, 100'001, 1'234'567}) KeepsPartsOf(*bucket, size);
+  for (const uint64_t size : {1u, 100'000u, 100'001u, 1'234'567u}) KeepsPartsOf(*bucket, size);
   EXPECT_EQ(store.Say("open"), "0");
 }
 

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import ssl
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -33,52 +32,11 @@ DRIVER = "rgw.example.com"
 SCALE = int(os.environ.get("CBT_TEST_SCALE", "1"))
 
 
-class Component:
-    """A process of `cbt-cluster`, with its pages and its log."""
+class Component(parts.Component):
+    """A process of `cbt-cluster`."""
 
     def __init__(self, folder, kubeconfig, command, *flags, name):
-        self.arguments = [parts.cluster(CBT), command, f"--kubeconfig={kubeconfig}", *flags]
-        self.log_path = os.path.join(folder, name + ".log")
-        self.start()
-
-    def start(self):
-        self.http = parts.free_port()
-        with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(
-                [*self.arguments, f"--http-endpoint=127.0.0.1:{self.http}"],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        return self
-
-    def log(self):
-        return parts.read(self.log_path).decode()
-
-    def get(self, path):
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.http}{path}", timeout=5) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-        except OSError:
-            return None, ""
-
-    def wait_ready(self):
-        if not parts.wait_until(lambda: self.get("/readyz")[0] == 200, 60):
-            self.kill()
-            raise AssertionError("it did not become ready:\n" + self.log())
-        return self
-
-    def metric(self, name):
-        found = re.search(rf"^{re.escape(name)} (\d+)$", self.get("/metrics")[1], re.MULTILINE)
-        return int(found.group(1)) if found else None
-
-    def stop(self):
-        if self.process.poll() is None:
-            self.process.terminate()
-        return self.process.wait(30)
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
+        super().__init__(folder, name, parts.cluster(CBT), command, f"--kubeconfig={kubeconfig}", *flags)
 
 
 class Plane:

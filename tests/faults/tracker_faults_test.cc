@@ -393,8 +393,8 @@ TEST(TrackerFaults, AShortWriteOfTheRegionLogContinuesWhereItStopped) {
   const auto log = RegionLog::Create(*directory, "log", header);
   ASSERT_TRUE(log.ok()) << log.status();
   std::vector<uint64_t> want;
-  for (const auto& [first, last] : {std::pair(7, 7), {20, 31}, {3, 5}, {99, 99}}) {
-    for (int region = first; region <= last; ++region) want.push_back(region);
+  for (const auto& [first, last] : {std::pair(7u, 7u), {20u, 31u}, {3u, 5u}, {99u, 99u}}) {
+    for (unsigned region = first; region <= last; ++region) want.push_back(region);
     writes = 0;
     short_writes = true;
     const absl::Status status = (*log)->Add(first, last);

@@ -136,49 +136,79 @@ def cluster(cbt):
     return os.path.join(os.path.dirname(os.path.abspath(cbt)), "cbt-cluster")
 
 
-class Sidecar:
-    """The process, with its port, its HTTP endpoint and its log."""
+class Component:
+    """A process of cbt-cluster, with its pages and its log."""
 
-    def __init__(self, cbt, folder, kubeconfig, *flags, wait=True, program=None, name="sidecar"):
-        self.port = free_port()
-        self.http = free_port()
-        self.folder = folder
+    def __init__(self, folder, name, *command):
+        self.name = name
+        self.command = command
         self.log_path = os.path.join(folder, name + ".log")
-        command = program or [cluster(cbt), "sidecar"]
+        self.start()
+
+    def start(self):
+        self.http = free_port()
         with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(
-                [*command, f"--csi-address={folder}/csi.sock", f"--port={self.port}",
-                 f"-tls-cert={folder}/tls.crt", "-tls-key", f"{folder}/tls.key",
-                 f"--http-endpoint=127.0.0.1:{self.http}", "--kubeconfig", kubeconfig, "--v=5",
-                 "--grace=2s", *flags],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        if wait and not wait_until(lambda: self.health() == 200):
-            self.stop()
-            raise AssertionError("the sidecar did not become ready:\n" + self.log())
+            self.process = subprocess.Popen([*self.command, f"--http-endpoint=127.0.0.1:{self.http}"],
+                                            stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        return self
 
     def log(self):
         return read(self.log_path).decode()
 
     def get(self, path):
+        """The status and the text of a page, or None and nothing."""
         try:
             connection = http.client.HTTPConnection("127.0.0.1", self.http, timeout=10)
             connection.request("GET", path)
             answer = connection.getresponse()
             return answer.status, answer.read().decode()
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return None, ""
 
-    def health(self):
-        return self.get("/health")[0]
+    def ready(self):
+        return self.get("/readyz")[0] == 200
+
+    def wait_ready(self, seconds=60):
+        if not wait_until(self.ready, seconds):
+            self.stop()
+            raise AssertionError(f"{self.name} did not become ready:\n" + self.log())
+        return self
+
+    def metric(self, name):
+        found = re.search(rf"^{re.escape(name)} (\d+)$", self.get("/metrics")[1], re.MULTILINE)
+        return int(found.group(1)) if found else None
 
     def stop(self):
         if self.process.poll() is None:
             self.process.terminate()
         try:
-            return self.process.wait(30)
+            return self.process.wait(60)
         except subprocess.TimeoutExpired:
-            self.process.kill()
-            return self.process.wait()
+            self.kill()
+            return self.process.returncode
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Sidecar(Component):
+    """The process, with its port."""
+
+    def __init__(self, cbt, folder, kubeconfig, *flags, wait=True, program=None, name="sidecar"):
+        self.port = free_port()
+        self.folder = folder
+        super().__init__(folder, name, *(program or [cluster(cbt), "sidecar"]), f"--csi-address={folder}/csi.sock",
+                         f"--port={self.port}", f"-tls-cert={folder}/tls.crt", "-tls-key", f"{folder}/tls.key",
+                         "--kubeconfig", kubeconfig, "--v=5", "--grace=2s", *flags)
+        if wait:
+            self.wait_ready(30)
+
+    def health(self):
+        return self.get("/health")[0]
+
+    def ready(self):
+        return self.health() == 200
 
     def channel(self, ca="ca"):
         return grpc.secure_channel(

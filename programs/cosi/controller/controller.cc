@@ -1,8 +1,6 @@
 #include "programs/cosi/controller/controller.h"
 
-#include <condition_variable>
 #include <exception>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "base/stop_wait.h"
 #include "cbt/kube/controller.h"
 #include "programs/cluster/component.h"
 #include "programs/cosi/controller/access_requests.h"
@@ -126,24 +125,19 @@ class Controller::Impl final : public cluster::Component {
   }
 
   void Sweep(const std::stop_token& stop) {
-    while (!stop.stop_requested()) {
-      if (MayAct() && watched_->synced()) {
-        try {
-          pods_->Sweep();
-        } catch (const std::exception& error) {
-          log().Failed("sweep failed", absl::InternalError(error.what()));
-        }
+    do {
+      if (!MayAct() || !watched_->synced()) continue;
+      try {
+        pods_->Sweep();
+      } catch (const std::exception& error) {
+        log().Failed("sweep failed", absl::InternalError(error.what()));
       }
-      std::unique_lock lock(sweep_mutex_);
-      swept_.wait_for(lock, stop, options_.sweep_time, [] { return false; });
-    }
+    } while (WaitUnlessStopped(stop, options_.sweep_time));
   }
 
   const ControllerOptions options_;
   ControllerCounters counters_{metrics()};
   WorkQueue queue_;
-  std::mutex sweep_mutex_;
-  std::condition_variable_any swept_;
 
   // Used by what the client answers, so they outlive it.
   std::optional<Events> events_;

@@ -1,9 +1,7 @@
 #include "programs/cosi/sidecar/sidecar.h"
 
 #include <atomic>
-#include <condition_variable>
 #include <exception>
-#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -14,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "base/stop_wait.h"
 #include "base/text.h"
 #include "cbt/kube/controller.h"
 #include "cbt/kube/watch.h"
@@ -102,16 +101,14 @@ class Sidecar::Impl final : public cluster::Component {
   // under another name is not this sidecar's (issue 80 of today's sidecar).
   void FollowDriver(const std::stop_token& stop) {
     absl::Status before;
-    while (!stop.stop_requested()) {
+    do {
       const absl::Status status = Look(stop);
       if (stop.stop_requested()) return;
       if (!status.ok() && status != before) log().Failed("driver not ready", status);
       before = status;
       const bool was_ready = driver_ready_.exchange(status.ok());
       if (status.ok() && !was_ready && started()) WakeAll();
-      std::unique_lock lock(mutex_);
-      looked_.wait_for(lock, stop, status.ok() ? kDriverLook : kDriverRetry, [] { return false; });
-    }
+    } while (WaitUnlessStopped(stop, driver_ready_ ? kDriverLook : kDriverRetry));
   }
 
   absl::Status Look(const std::stop_token& stop) try {
@@ -234,8 +231,6 @@ class Sidecar::Impl final : public cluster::Component {
   const SidecarOptions options_;
   SidecarCounters counters_{metrics()};
   WorkQueue queue_;
-  std::mutex mutex_;
-  std::condition_variable_any looked_;
   std::atomic<bool> driver_ready_ = false;
   std::string driver_name_;  // constant once it has started
   std::string name_space_;

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -44,7 +45,7 @@ bool Decode(std::string_view text, HostMessage& message) {
   document.Parse<rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag>(
       text.data(), text.size());
   if (document.HasParseError() || !document.IsObject()) return false;
-  for (const auto& member : document.GetObject()) {
+  for (const auto& member : std::as_const(document).GetObject()) {
     if (!member.value.IsString()) continue;
     message.fields.insert_or_assign(
         std::string(member.name.GetString(), member.name.GetStringLength()),

@@ -226,7 +226,7 @@ class HostServer::Core {
 
   void Reap() {
     const std::lock_guard lock(mutex_);
-    connections_.remove_if([this](Connection& each) {
+    connections_.remove_if([](Connection& each) {
       if (!each.ended) return false;
       each.thread.join();
       return true;

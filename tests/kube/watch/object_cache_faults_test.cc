@@ -59,7 +59,7 @@ TEST_F(ObjectCacheFaultsTest, NothingIsLostWhereverAStreamIsCut) {
   api_.Put("a", "one", "0");
   api_.Put("a", "two", "0");
   const size_t length = 1200;
-  for (const size_t piece : {0, 1, 7}) {
+  for (const size_t piece : {0u, 1u, 7u}) {
     for (size_t cut = 0; cut < length; cut += piece == 0 ? 29 : 97) {
       SCOPED_TRACE("cut at " + std::to_string(cut) + ", pieces of " + std::to_string(piece));
       HandlerJudge judge;

@@ -7,7 +7,6 @@ import http.client
 import http.server
 import json
 import os
-import re
 import select
 import socket
 import ssl
@@ -17,8 +16,6 @@ import tempfile
 import threading
 import time
 import unittest
-import urllib.error
-import urllib.request
 
 CBT, MESSAGES, CONTROL_PLANE = sys.argv[1:4]
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -83,34 +80,13 @@ class PagedPlugin(parts.Plugin):
         return answer
 
 
-class Program:
-    """A process with an HTTP endpoint and a log."""
+class Program(parts.Component):
+    """A process, with its port."""
 
     def __init__(self, folder, name, *arguments, port=None):
-        self.name = name
         self.port = port or parts.free_port()
-        self.http = parts.free_port()
-        self.log_path = os.path.join(folder, name + ".log")
-        with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(
-                [parts.cluster(CBT), *arguments, f"--listen=127.0.0.1:{self.port}",
-                 f"--http-endpoint=127.0.0.1:{self.http}", "--grace=2", f"--identity={name}"],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-
-    def log(self):
-        return parts.read(self.log_path).decode()
-
-    def get(self, path):
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.http}{path}", timeout=5) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-        except OSError:
-            return None, ""
-
-    def ready(self):
-        return self.get("/readyz")[0] == 200
+        super().__init__(folder, name, parts.cluster(CBT), *arguments, f"--listen=127.0.0.1:{self.port}",
+                         "--grace=2", f"--identity={name}")
 
     def wait_started(self):
         """Until it listens, which comes after the endpoint for probes."""
@@ -124,25 +100,6 @@ class Program:
         if not parts.wait_until(listens, 60):
             raise AssertionError(f"{self.name} did not start:\n" + self.log())
         return self
-
-    def wait_ready(self):
-        if not parts.wait_until(self.ready, 60):
-            self.kill()
-            raise AssertionError(f"{self.name} did not become ready:\n" + self.log())
-        return self
-
-    def metric(self, name):
-        found = re.search(rf"^{re.escape(name)} (\d+)$", self.get("/metrics")[1], re.MULTILINE)
-        return int(found.group(1)) if found else None
-
-    def stop(self):
-        if self.process.poll() is None:
-            self.process.terminate()
-        return self.process.wait(60)
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
 
 
 class Balancer:

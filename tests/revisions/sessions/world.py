@@ -6,13 +6,10 @@ import base64
 import datetime
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
 import unittest
-import urllib.error
-import urllib.request
 
 CBT, MESSAGES, CONTROL_PLANE = sys.argv[1:4]
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -30,55 +27,18 @@ MANAGER = "cbt-session-manager"
 API = "cbt.storage.k8s.io/v1alpha1"
 
 
-class Manager:
-    """The process, with its webhook's port, its HTTP endpoint and its log."""
+class Manager(parts.Component):
+    """The process, with its webhook's port."""
 
     def __init__(self, folder, kubeconfig, *flags, name="manager", port=None, elect=True):
         self.port = port or parts.free_port()
-        self.http = parts.free_port()
-        self.log_path = os.path.join(folder, name + ".log")
-        with open(self.log_path, "ab") as log:
-            self.process = subprocess.Popen(
-                [parts.cluster(CBT), "session-manager", f"--listen=127.0.0.1:{self.port}",
-                 f"--tls-cert={folder}/tls.crt", f"--tls-key={folder}/tls.key",
-                 f"--http-endpoint=127.0.0.1:{self.http}", f"--kubeconfig={kubeconfig}",
-                 "--scan-time=1s", f"--lease-namespace={MANAGER}", f"--identity={name}",
-                 "--grace=2", *(["--leader-elect"] if elect else []), *flags],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-
-    def log(self):
-        return parts.read(self.log_path).decode()
-
-    def get(self, path):
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.http}{path}", timeout=5) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-        except OSError:
-            return None, ""
-
-    def wait_ready(self):
-        if not parts.wait_until(lambda: self.get("/readyz")[0] == 200, 60):
-            self.kill()
-            raise AssertionError("the manager did not become ready:\n" + self.log())
-        return self
-
-    def metric(self, name):
-        found = re.search(rf"^{re.escape(name)} (\d+)$", self.get("/metrics")[1], re.MULTILINE)
-        return int(found.group(1)) if found else None
+        super().__init__(folder, name, parts.cluster(CBT), "session-manager", f"--listen=127.0.0.1:{self.port}",
+                         f"--tls-cert={folder}/tls.crt", f"--tls-key={folder}/tls.key",
+                         f"--kubeconfig={kubeconfig}", "--scan-time=1s", f"--lease-namespace={MANAGER}",
+                         f"--identity={name}", "--grace=2", *(["--leader-elect"] if elect else []), *flags)
 
     def active(self):
         return self.metric("cbt_session_manager_active") == 1
-
-    def stop(self):
-        if self.process.poll() is None:
-            self.process.terminate()
-        return self.process.wait(30)
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
 
 
 def request(name, snapshots, namespace="prod", **spec):

@@ -19,7 +19,7 @@ TEST(StartingOffset, LeavesOutWhatEndsAtOrBeforeIt) {
   const TupleList tuples = {{0, 10}, {10, 10}, {30, 10}};
   for (uint64_t offset = 0; offset <= 50; ++offset) {
     size_t expected = 0;
-    for (const uint64_t end : {10, 20, 40}) expected += end <= offset ? 1 : 0;
+    for (const uint64_t end : {10u, 20u, 40u}) expected += end <= offset ? 1 : 0;
     EXPECT_EQ(Count(tuples, offset), expected) << offset;
   }
   EXPECT_EQ(Count({}, 7), 0u);

@@ -218,7 +218,7 @@ TEST_F(ChannelProtocol, ServersOfAnotherProtocolAreNamed) {
   for (const auto& [first, text, waiting_may_help] : servers) {
     SCOPED_TRACE(text);
     auto server = std::make_unique<RawServer>(
-        dir / "s", [&](RawConnection& connection) { connection.Send(first); });
+        dir / "s", [&hello = first](RawConnection& connection) { connection.Send(hello); });
     auto channel = MakeOne();
     Collector collector;
     const auto call = channel->NewCall({});

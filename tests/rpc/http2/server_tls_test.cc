@@ -217,7 +217,8 @@ class RetriedHellos : public ServerOverTls {
     static const std::string first = test::HelloToRetry("\2h2");
     EXPECT_EQ(send(fd, first.data(), first.size(), MSG_NOSIGNAL), ssize_t(first.size()));
     std::string answer(4096, '\0');
-    answer.resize(std::max<ssize_t>(recv(fd, answer.data(), answer.size(), 0), 0));
+    answer.resize(
+        static_cast<size_t>(std::max<ssize_t>(recv(fd, answer.data(), answer.size(), 0), 0)));
     EXPECT_TRUE(test::AsksToRetry(answer)) << answer.size();
     const std::string second = test::SecondHello(announced, 64);
     for (size_t at = 0; at < second.size(); at += dribbled ? 1 : second.size()) {

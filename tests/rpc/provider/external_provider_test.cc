@@ -208,7 +208,7 @@ TEST(ExternalProvider, OpensAnotherCallAfterAnError) {
   });
   auto source = plugin.Open();
   ASSERT_OK(source);
-  for (const uint64_t offset : {0, 10, 50, 150}) {
+  for (const uint64_t offset : {0u, 10u, 50u, 150u}) {
     EXPECT_EQ(DrainFrom(*source->cursor, offset).status().code(), StatusCode::kInternal) << offset;
   }
   EXPECT_EQ(plugin.calls(), 4);

@@ -290,7 +290,7 @@ class RawPlantedServer {
       for (size_t i = 0; i < messages; ++i) stream.answer += MessageBytes(Message(i));
       if (Has("swapped")) {
         stream.answer.clear();
-        for (const size_t i : {1, 0}) stream.answer += MessageBytes(Message(i));
+        for (const size_t i : {1u, 0u}) stream.answer += MessageBytes(Message(i));
       }
       stream.trailers = {{"grpc-status", "0"}};
       if (Has("two-statuses")) stream.trailers.emplace_back("grpc-status", "0");
