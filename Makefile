@@ -303,12 +303,28 @@ image: all  ## container images of sidecar, driver and command, and their SBOMs:
 	@deploy/image/build.py --program build/release/bin/cbtctl --output $(IMAGE_DIR)/cbtctl.tar
 	@deploy/image/build.py --program build/release/bin/cbt-driver --output $(IMAGE_DIR)/csi-driver.tar
 
-# Sources, manifests with pinned images, images, SBOMs, Debian packages, changes, checksums. PACKAGES_MORE:
-# further files, such as wheels. The tree must be committed.
+# Cross-built against this Debian's arm64 packages, which are unpacked below build/foreign; joined with
+# those of `make image` in build/image/all, and started under qemu.
+IMAGES := csi-snapshot-metadata cbtctl csi-driver
+image-arm64: need-emulation image  ## the same for arm64, cross-built: build/image/arm64; both in build/image/all
+	@deploy/image/foreign.sh arm64 build/foreign/arm64 $(IMAGE_DIR)/arm64 $(JOBS)
+	@python3 -B tests/emulation/images.py build/release/bin/cbtctl $(IMAGE_DIR)/arm64
+	@for image in $(IMAGES); do \
+	  deploy/image/build.py --join $(IMAGE_DIR)/all/$$image.tar $(IMAGE_DIR)/$$image.tar $(IMAGE_DIR)/arm64/$$image.tar || exit; done
+
+# Of the folders in deploy/kubernetes: needs kubectl, which KUBECTL may name.
+chart:  ## charts for Helm: build/chart
+	@/usr/bin/python3 -B deploy/chart/chart.py --output build/chart
+
+# Sources, manifests with pinned images, images of both architectures, SBOMs, Debian packages, bindings,
+# changes, checksums. PACKAGES_MORE: further files, such as wheels. FOREIGN: the other architectures, or
+# nothing. The tree must be committed.
 REGISTRY ?= registry.example.com/libcbt
 PACKAGES_MORE ?=
-release: all deb  ## everything that a release has: build/dist (REGISTRY, PACKAGES_MORE)
+FOREIGN ?= arm64
+release: all deb $(patsubst %,image-%,$(FOREIGN))  ## everything that a release has: build/dist (REGISTRY, FOREIGN, PACKAGES_MORE)
 	@deploy/release/release.py --output build/dist --registry $(REGISTRY) \
+	  $(foreach arch,$(FOREIGN),--foreign build/foreign/$(arch)) \
 	  --packages build/deb/packages/*.deb $(PACKAGES_MORE)
 
 # The packages of `make deb` in a new Debian in DEB_ROOT: needs root, mmdebstrap and a mirror.

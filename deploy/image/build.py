@@ -6,12 +6,14 @@ The root holds the program, the tools that it runs (images.py), the shared libra
 which it loads for API servers, their loader, the certificate authorities of the system, the licences of
 all of them, and what the C library wants to find in /etc. Not libnbd: it brings as much as all the
 rest, so `cbtctl` in its image reads no NBD servers. Scanners find the packages that files come from in
-/var/lib/dpkg/status.d, and in OUTPUT with the ending .spdx.json.
+/var/lib/dpkg/status.d, and with what is compiled in, in the list of contents (SPDX) below
+/usr/share/doc/libcbt, which is OUTPUT with the ending .spdx.json, too.
 
 The same inputs give the same bytes: times, owners, order and modes are fixed. SOURCE_DATE_EPOCH sets
 the times (default: 0), CBT_REVISION the commit (default: that of the tree, if it has one).
 
   deploy/image/build.py --program build/release/bin/cbt-cluster --output build/image/csi-snapshot-metadata.tar
+  deploy/image/build.py --foreign build/foreign/arm64 --program build/arm64/bin/cbtctl --output build/image/arm64/cbtctl.tar
   deploy/image/build.py --join build/image/index.tar amd64.tar arm64.tar
   skopeo copy --all oci-archive:build/image/csi-snapshot-metadata.tar docker://REGISTRY/NAME:TAG
 """
@@ -24,7 +26,6 @@ import io
 import json
 import os
 import re
-import shutil
 import struct
 import subprocess
 import sys
@@ -41,8 +42,8 @@ from images import IMAGES, USER  # noqa: E402
 EPOCH = int(os.environ.get("SOURCE_DATE_EPOCH", "0"))
 PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-# e_machine of ELF: the architecture's name for OCI.
-MACHINES = {62: "amd64", 183: "arm64"}
+# e_machine of ELF: the architecture's name for OCI and Debian, and for compilers.
+MACHINES = {62: ("amd64", "x86_64-linux-gnu"), 183: ("arm64", "aarch64-linux-gnu")}
 
 PASSWD = f"root:x:0:0:root:/root:/sbin/nologin\ncbt:x:{USER}:{USER}:cbt:/:/sbin/nologin\n"
 GROUP = f"root:x:0:\ncbt:x:{USER}:\n"
@@ -53,28 +54,28 @@ def fail(text):
     sys.exit(f"image: {text}")
 
 
-def architecture(program):
+def machine(program):
     with open(program, "rb") as file:
         head = file.read(20)
     if head[:4] != b"\x7fELF":
         fail(f"{program}: not an ELF file")
-    machine = struct.unpack("<H", head[18:20])[0]
-    if machine not in MACHINES:
-        fail(f"{program}: unknown machine {machine}")
-    return MACHINES[machine]
+    number = struct.unpack("<H", head[18:20])[0]
+    if number not in MACHINES:
+        fail(f"{program}: unknown machine {number}")
+    return MACHINES[number]
 
 
-def stripped(program):
+def stripped(program, system):
     """The program's bytes, without its symbols."""
     with tempfile.NamedTemporaryFile() as file:
-        subprocess.run(["strip", "--strip-all", "-o", file.name, program], check=True)
+        subprocess.run([system.strip, "--strip-all", "-o", file.name, program], check=True)
         return read(file.name)
 
 
-def found_tools(image):
+def found_tools(image, system):
     paths = []
     for tool in image.tools + image.optional_tools:
-        path = shutil.which(tool, path="/usr/sbin:/usr/bin:/sbin:/bin")
+        path = system.tool(tool)
         if path:
             paths.append(path)
         elif tool in image.tools:
@@ -84,12 +85,11 @@ def found_tools(image):
     return paths
 
 
-def plugins_of(program, image):
+def plugins_of(program, image, system):
     """{the file here: its place in the image}"""
     if not image.plugins:
         return {}
-    said = subprocess.run(["nbdkit", "--dump-config"], check=True, capture_output=True, text=True).stdout
-    folder = re.search(r"^plugindir=(.*)$", said, re.MULTILINE)[1]
+    folder = system.nbdkit_plugins()
     own = os.path.join(os.path.dirname(os.path.dirname(program)), "lib")
     return {os.path.join(own, name): os.path.join(folder, name) for name in image.plugins}
 
@@ -155,8 +155,8 @@ def place_of(path):
     return (path if path.startswith("/usr/") else "/usr" + path).lstrip("/")
 
 
-def make_root(program, image):
-    """The root, and the packages that its files come from."""
+def make_root(program, image, version, system):
+    """The root, and the list of its contents."""
     root = Root()
     # As on a merged system: the loader's path is part of the program, and it looks for libraries in
     # its own folders without a cache.
@@ -164,29 +164,32 @@ def make_root(program, image):
         root.folder(f"usr/{name}")
         root.link(name, f"usr/{name}")
     name = os.path.basename(program)
-    root.file(f"usr/bin/{name}", stripped(program), 0o755)
+    root.file(f"usr/bin/{name}", stripped(program, system), 0o755)
     if image.name != name:
         root.link(f"usr/bin/{image.name}", name)
-    plugins, tools = plugins_of(program, image), found_tools(image)
+    plugins, tools = plugins_of(program, image, system), found_tools(image, system)
     used = []
-    for one in (program, *plugins, *tools):
-        used += system_files.libraries(one)
-    used += system_files.loaded_libraries(used)
+    for one in (program, *plugins, *(system.root + tool for tool in tools)):
+        used += system.libraries(one)
+    used += system.loaded_libraries(used)
     for one, place in plugins.items():
-        root.file(place_of(place), stripped(one), 0o755)
+        root.file(place_of(place), stripped(one, system), 0o755)
     for path in tools + used:
-        root.file(place_of(path), read(path), 0o755)
+        root.file(place_of(path), system.read(path), 0o755)
     configured = [path for path in ("/etc/mke2fs.conf",) if "mkfs.ext4" in image.tools]
-    for path in (system_files.AUTHORITIES, "/etc/os-release", *configured):
+    for path in configured:
+        root.file(path.lstrip("/"), system.read(path))
+    # Of this machine: they are the same for each architecture, and the authorities' file is put
+    # together when its package is installed.
+    for path in (system_files.AUTHORITIES, "/etc/os-release"):
         root.file(path.lstrip("/"), read(path))
-    # The authorities' file is put together when its package is installed.
-    owners = system_files.owners_of(tools + used + configured) + ["ca-certificates"]
-    packages = system_files.described(owners)
+    owners = system.owners_of(tools + used + configured) + ["ca-certificates"]
+    packages = system.described(owners)
     for package in packages:
         root.file(f"var/lib/dpkg/status.d/{package.name}", package.control.encode())
-        licence = system_files.licence_of(package.name)
+        licence = system.licence_of(package.name)
         if licence:
-            root.file(f"usr/share/doc/{package.name}/copyright", read(licence))
+            root.file(f"usr/share/doc/{package.name}/copyright", system.read(licence))
     root.file("usr/share/doc/libcbt/LICENSE", read(os.path.join(PROJECT, "LICENSE")))
     root.file("etc/passwd", PASSWD.encode())
     root.file("etc/group", GROUP.encode())
@@ -198,11 +201,18 @@ def make_root(program, image):
     for path in ("csi", "run", "proc", "sys", "dev", "var/run"):
         root.folder(path)
     root.folder("tmp", 0o1777)
-    return root, packages
+    contents = as_text(sbom.document(image, version, created(), root.entries[f"usr/bin/{name}"][2],
+                                     packages, system.described(system_files.COMPILED_IN)))
+    root.file(f"usr/share/doc/libcbt/{image.title}.spdx.json", contents)
+    return root, contents
 
 
 def as_json(value):
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def as_text(value):
+    return json.dumps(value, indent=1, sort_keys=True).encode() + b"\n"
 
 
 def created():
@@ -230,9 +240,9 @@ def keep(blobs, data, media_type):
     return {"mediaType": media_type, "digest": f"sha256:{digest}", "size": len(data)}
 
 
-def make_archive(program, image, version, tag):
+def make_archive(program, image, version, tag, system):
     """The archive, the digest of its image, and the list of its contents."""
-    root, packages = make_root(program, image)
+    root, contents = make_root(program, image, version, system)
     layer = root.tar()
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=9, mtime=0, filename="") as stream:
@@ -250,7 +260,7 @@ def make_archive(program, image, version, tag):
         labels["org.opencontainers.image.revision"] = revision()
     if os.environ.get("CBT_SOURCE_URL"):
         labels["org.opencontainers.image.source"] = os.environ["CBT_SOURCE_URL"]
-    platform = {"architecture": architecture(program), "os": "linux"}
+    platform = {"architecture": machine(program)[0], "os": "linux"}
     config = keep(blobs, as_json({
         **platform,
         "created": created(),
@@ -275,9 +285,6 @@ def make_archive(program, image, version, tag):
     }), "application/vnd.oci.image.manifest.v1+json")
     data = pack([{**manifest, "platform": platform,
                   "annotations": {"org.opencontainers.image.ref.name": tag}}], blobs)
-    contents = sbom.document(image, version, created(),
-                             root.entries[f"usr/bin/{os.path.basename(program)}"][2], packages,
-                             system_files.described(system_files.COMPILED_IN))
     return data, manifest["digest"], contents
 
 
@@ -317,6 +324,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", help="cbt-cluster, cbt-driver or cbtctl")
     parser.add_argument("--output", help="the archive")
+    parser.add_argument("--foreign", metavar="FOLDER",
+                        help="for another architecture: its packages, see foreign_root.sh")
     parser.add_argument("--join", nargs="+", metavar="ARCHIVE",
                         help="instead: the archive of all architectures, then those of each")
     parser.add_argument("--tag", default=version, help="the image's reference in the archive; the version")
@@ -330,9 +339,11 @@ def main():
         output, name = arguments.output, os.path.basename(arguments.program)
         if name not in IMAGES:
             fail(f"{arguments.program}: expected {' or '.join(IMAGES)}")
-        data, digest, contents = make_archive(arguments.program, IMAGES[name], version, arguments.tag)
-        write(output.removesuffix(".tar") + ".spdx.json",
-              json.dumps(contents, indent=1, sort_keys=True).encode() + b"\n")
+        system = system_files.System()
+        if arguments.foreign:
+            system = system_files.ForeignSystem(arguments.foreign, machine(arguments.program)[1])
+        data, digest, contents = make_archive(arguments.program, IMAGES[name], version, arguments.tag, system)
+        write(output.removesuffix(".tar") + ".spdx.json", contents)
     write(output, data)
     print(f"{output}: {len(data) / 2**20:.1f} MiB, {digest}")
 

@@ -3,8 +3,10 @@
 
   libcbt-VERSION.tar.gz            the sources of the commit
   libcbt-VERSION-kubernetes.tar.gz deploy/kubernetes, its images pinned by their digests
-  images/NAME.tar, NAME.spdx.json  container images, and their contents
-  packages/                        what --packages names: Debian packages, wheels, crates
+  images/NAME.tar                  container images, each of all architectures
+  images/NAME-ARCH.spdx.json       what is in them
+  bindings/                        the Python package's sources; modules of Go and crates of Rust as archives
+  packages/                        what --packages names: Debian packages, wheels
   CHANGES.md                       the version's section of CHANGELOG.md
   SHA256SUMS                       of all of it
 
@@ -17,12 +19,14 @@ import argparse
 import gzip
 import hashlib
 import io
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 
 PROJECT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 REGISTRY = "registry.example.com/libcbt"  # of the manifests
@@ -110,20 +114,52 @@ class Release:
             file.writelines(lines)
 
 
-def make_images(release, programs, binaries, commit, time):
+def make_images(release, arguments, commit, time):
     """{the image's name: its digest}"""
     sys.path.append(os.path.dirname(BUILD_IMAGE))
     from images import IMAGES  # pylint: disable=import-outside-toplevel
-    digests = {}
-    for program in programs:
-        title = IMAGES[program].title
-        said = subprocess.run(
-            [sys.executable, "-B", BUILD_IMAGE, "--program", os.path.join(binaries, program),
-             "--output", release.path(f"images/{title}.tar")], check=True, capture_output=True, text=True,
+
+    def build(*options):
+        return subprocess.run(
+            [sys.executable, "-B", BUILD_IMAGE, *options], check=True, stdout=subprocess.PIPE, text=True,
             env={**os.environ, "SOURCE_DATE_EPOCH": str(time), "CBT_REVISION": commit}).stdout
-        release.names.append(f"images/{title}.spdx.json")
+
+    systems = [(arguments.programs, [])]
+    systems += [(os.path.join(folder, "tree", "bin"), ["--foreign", os.path.join(folder, "root")])
+                for folder in arguments.foreign]
+    digests = {}
+    for program in PROGRAMS:
+        title = IMAGES[program].title
+        with tempfile.TemporaryDirectory() as folder:
+            archives = []
+            for number, (binaries, options) in enumerate(systems):
+                archive = os.path.join(folder, f"{number}.tar")
+                build("--program", os.path.join(binaries, program), *options, "--output", archive)
+                archives.append(archive)
+                name = f"images/{title}-{architecture(archive)}.spdx.json"
+                shutil.copyfile(archive.removesuffix(".tar") + ".spdx.json", release.path(name))
+            said = build("--join", release.path(f"images/{title}.tar"), *archives)
         digests[title] = re.search(r"sha256:[0-9a-f]{64}", said)[0]
     return digests
+
+
+def architecture(archive):
+    with tarfile.open(archive) as tar:
+        return json.load(tar.extractfile("index.json"))["manifests"][0]["platform"]["architecture"]
+
+
+def make_bindings(release, tree, commit, version):
+    """What others build against the installed library."""
+    for language in ("go", "rust"):
+        name = f"libcbt-{language}-{version}"
+        # In the folder, of the commit: times of a tree would be those of now.
+        release.write(f"bindings/{name}.tar.gz", packed(git(
+            "-C", f"bindings/{language}", "archive", "--format=tar", f"--prefix={name}/", commit)))
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["cmake", "--install", tree, "--component", "bindings", "--prefix", folder],
+                       check=True, stdout=subprocess.DEVNULL)
+        name = f"cbt-{version}.tar.gz"
+        shutil.copyfile(os.path.join(folder, "share", "cbt", "bindings", name), release.path(f"bindings/{name}"))
 
 
 def main():
@@ -131,6 +167,9 @@ def main():
     parser.add_argument("--output", required=True, help="the folder; what is in it is removed")
     parser.add_argument("--programs", default=os.path.join(PROJECT, "build", "release", "bin"),
                         help="folder of the built programs")
+    parser.add_argument("--foreign", metavar="FOLDER", action="append", default=[],
+                        help="programs and packages of another architecture, as deploy/image/foreign.sh "
+                        "leaves them")
     parser.add_argument("--packages", nargs="*", default=[], help="further files")
     parser.add_argument("--registry", default=REGISTRY, help="where the images will be")
     parser.add_argument("--dirty", action="store_true", help="take a tree with changes, of which only "
@@ -146,7 +185,8 @@ def main():
     release = Release(arguments.output)
     release.write(f"{name}.tar.gz",
                   packed(git("archive", "--format=tar", f"--prefix={name}/", commit)))
-    digests = make_images(release, PROGRAMS, arguments.programs, commit, time)
+    digests = make_images(release, arguments, commit, time)
+    make_bindings(release, os.path.dirname(os.path.abspath(arguments.programs)), commit, version)
     release.write(f"{name}-kubernetes.tar.gz",
                   packed(manifests(commit, arguments.registry, digests, time, name)))
     for path in arguments.packages:

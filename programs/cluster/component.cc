@@ -1,5 +1,7 @@
 #include "programs/cluster/component.h"
 
+#include "ops/certificate_end.h"
+
 namespace cbt::kube::cluster {
 
 ops::HttpAnswer ProbeAnswer(const std::string& wrong) {
@@ -23,13 +25,16 @@ std::optional<ops::HttpAnswer> Component::Page(std::string_view path) const {
   return std::nullopt;
 }
 
-absl::Status Component::StartPages() {
+absl::Status Component::StartPages(const std::string& certificate_file) {
   if (options_.http_endpoint.empty()) return absl::OkStatus();
-  absl::StatusOr<std::unique_ptr<ops::HttpPage>> page = ops::HttpPage::Serve(
-      {.endpoint = options_.http_endpoint, .token_file = options_.metrics_token_file},
-      [this](std::string_view path) { return Page(path); });
+  absl::StatusOr<std::unique_ptr<ops::HttpPage>> page =
+      ops::HttpPage::Serve({.endpoint = options_.http_endpoint, .access = options_.page_access},
+                           [this](std::string_view path) { return Page(path); });
   if (!page.ok()) return page.status();
   page_ = *std::move(page);
+  for (const std::string& file : {certificate_file, options_.page_access.certificate_file}) {
+    ops::AddCertificateEnd(metrics_, file);
+  }
   return absl::OkStatus();
 }
 

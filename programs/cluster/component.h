@@ -29,7 +29,7 @@ namespace cbt::kube::cluster {
 struct ComponentOptions {
   // "host:port" of the pages, an empty host for every address; empty: none.
   std::string http_endpoint = {};
-  std::string metrics_token_file = {};  // see ops::HttpPageOptions
+  ops::PageAccess page_access = {};
 
   // One of several processes acts, by this Lease.
   bool leader_election = false;
@@ -65,8 +65,10 @@ class Component {
   // /healthz and /livez: the election works. /readyz. /metrics: what was added to metrics().
   virtual std::optional<ops::HttpAnswer> Page(std::string_view path) const;
 
-  // Serves Page(). Errors: those of ops::HttpPage::Serve().
-  absl::Status StartPages();
+  // Serves Page(), and measures until when its certificate is valid. Errors: those of
+  // ops::HttpPage::Serve().
+  // `certificate_file`: of what else the program serves, for the same metric; empty: nothing.
+  absl::Status StartPages(const std::string& certificate_file = "");
   void StopPages() { page_.reset(); }
   // For a lease whose name is known late: before StartElection().
   void NameLease(std::string name) { options_.lease = std::move(name); }

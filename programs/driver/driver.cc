@@ -15,6 +15,7 @@
 #include "cbt/ops/metrics.h"
 #include "net/address.h"
 #include "net/socket_file.h"
+#include "ops/certificate_end.h"
 #include "ops/http_page.h"
 #include "ops/metric_set.h"
 #include "programs/driver/controller_service.h"
@@ -69,9 +70,9 @@ class Driver::Impl {
     if (!address.ok()) return address.status();
     address_ = *address;
     if (!options_.http_endpoint.empty()) {
-      absl::StatusOr<std::unique_ptr<ops::HttpPage>> page = ops::HttpPage::Serve(
-          {.endpoint = options_.http_endpoint, .token_file = options_.metrics_token_file},
-          [this](std::string_view path) { return Page(path); });
+      absl::StatusOr<std::unique_ptr<ops::HttpPage>> page =
+          ops::HttpPage::Serve({.endpoint = options_.http_endpoint, .access = options_.page_access},
+                               [this](std::string_view path) { return Page(path); });
       if (!page.ok()) return page.status();
       page_ = *std::move(page);
     }
@@ -178,6 +179,7 @@ class Driver::Impl {
   }
 
   void AddVolumeMetrics() {
+    ops::AddCertificateEnd(volumes_, options_.page_access.certificate_file);
     const HostClient& host = node_->host();
     volumes_.AddGauge("cbt_volumes_not_served", "Attached volumes whose requests wait or fail",
                       [&host] { return static_cast<double>(host.unserved()); });

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "cbt/rpc/telemetry.h"
+#include "ops/http_page.h"
 #include "programs/driver/host/volume_host.h"
 #include "programs/driver/node/attachment.h"
 #include "programs/driver/state/store.h"
@@ -32,7 +33,7 @@ struct DriverOptions {
   volume::MarkLimits marks = kDefaultMarks;
   // host:port of /metrics, /healthz, /livez and /readyz; empty: none.
   std::string http_endpoint;
-  std::string metrics_token_file;  // see ops::HttpPageOptions
+  ops::PageAccess page_access = {};
   // What volumes are attached with.
   DeviceKind device = DeviceKind::kLoop;
   // The program and arguments of a volume host to start where none has the state directory; empty:

@@ -9,6 +9,7 @@
 #include "cbt/kube/config.h"
 #include "cbt/rpc/relay.h"
 #include "cbt/rpc/telemetry.h"
+#include "ops/http_page.h"
 
 namespace cbt::kube::sidecar {
 
@@ -64,7 +65,7 @@ struct Options {
   // "host:port" of /health and the metrics, an empty host for every address; empty: neither.
   std::string http_endpoint = {};
   std::string metrics_path = "/metrics";  // empty: no metrics
-  std::string metrics_token_file = {};    // see ops::HttpPageOptions
+  ops::PageAccess page_access = {};
 
   rpc::LogSink* log = nullptr;  // may be null
   // What an operator must see becomes Events, too. Needs the rights to create and patch them.

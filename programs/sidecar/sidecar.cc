@@ -64,7 +64,7 @@ class Sidecar::Impl final : private Logging, public cluster::Component {
   explicit Impl(Options options)
       : Logging(options),
         Component({.http_endpoint = options.http_endpoint,
-                   .metrics_token_file = options.metrics_token_file,
+                   .page_access = options.page_access,
                    .log = sink}),
         options_(std::move(options)),
         operations_(driver_, metrics()) {}
@@ -89,7 +89,9 @@ class Sidecar::Impl final : private Logging, public cluster::Component {
 
   absl::Status Start() {
     if (absl::Status status = CheckOptions(options_); !status.ok()) return status;
-    if (absl::Status status = StartPages(); !status.ok()) return status;
+    if (absl::Status status = StartPages(options_.relay.tls.certificate_file); !status.ok()) {
+      return status;
+    }
     if (absl::Status status = StartClients(); !status.ok()) return status;
     if (absl::Status status = StartRelay(); !status.ok()) return status;
     return StartMonitor();

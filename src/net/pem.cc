@@ -4,7 +4,10 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 
+#include <algorithm>
 #include <climits>
+#include <ctime>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -62,6 +65,16 @@ absl::StatusOr<std::vector<Certificate>> ReadCertificates(std::string_view what,
   }
   ERR_clear_error();
   return certificates;
+}
+
+int64_t FirstEnd(const std::vector<Certificate>& certificates) noexcept {
+  int64_t first = std::numeric_limits<int64_t>::max();
+  for (const Certificate& certificate : certificates) {
+    tm broken_down = {};
+    if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate.get()), &broken_down) != 1) return 0;
+    first = std::min(first, static_cast<int64_t>(timegm(&broken_down)));
+  }
+  return certificates.empty() ? 0 : first;
 }
 
 absl::StatusOr<TlsIdentity> ReadIdentity(const std::string& certificate,

@@ -6,6 +6,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -32,6 +33,9 @@ absl::Status UnusableTls(std::string_view what, std::string_view why);
 // Errors: INVALID_ARGUMENT, naming `what`.
 absl::StatusOr<std::vector<Certificate>> ReadCertificates(std::string_view what,
                                                           const std::string& pem);
+
+// When the first of them ends, in seconds since 1970; 0 if that can't be known.
+int64_t FirstEnd(const std::vector<Certificate>& certificates) noexcept;
 
 // What one end presents to the other: its certificate, the chain to its authority, and the key.
 struct TlsIdentity {

@@ -18,6 +18,7 @@ namespace {
 
 // One protocol with its length, in ALPN's format.
 constexpr unsigned char kProtocols[] = {2, 'h', '2'};
+constexpr unsigned char kOldProtocols[] = {8, 'h', 't', 't', 'p', '/', '1', '.', '1'};
 // For TLS 1.2: the ciphers that RFC 9113, section 9.2.2, permits. All of TLS 1.3's are permitted.
 constexpr const char* kCiphers = "ECDHE+AESGCM:ECDHE+CHACHA20";
 // How often unusable files are read again.
@@ -74,6 +75,18 @@ int ChooseProtocol(SSL*, const unsigned char** chosen, unsigned char* length,
   if (SSL_select_next_proto(&out, length, kProtocols, sizeof kProtocols, offered, offered_length) !=
       OPENSSL_NPN_NEGOTIATED) {
     return SSL_TLSEXT_ERR_ALERT_FATAL;
+  }
+  *chosen = out;
+  return SSL_TLSEXT_ERR_OK;
+}
+
+// A client that offers other protocols gets none: HTTP/1.1 is what is spoken then.
+int ChooseOldProtocol(SSL*, const unsigned char** chosen, unsigned char* length,
+                      const unsigned char* offered, unsigned int offered_length, void*) {
+  unsigned char* out = nullptr;
+  if (SSL_select_next_proto(&out, length, kOldProtocols, sizeof kOldProtocols, offered,
+                            offered_length) != OPENSSL_NPN_NEGOTIATED) {
+    return SSL_TLSEXT_ERR_NOACK;
   }
   *chosen = out;
   return SSL_TLSEXT_ERR_OK;
@@ -236,6 +249,7 @@ ServerTls::ServerTls(const ServerTlsSettings& tls, std::function<void()> refused
       private_key_file_(tls.private_key_file),
       client_ca_file_(tls.client_ca_file),
       min_version_(tls.min_version),
+      http1_(tls.http1),
       ciphers_(tls.ciphers),
       groups_(tls.groups),
       refused_(std::move(refused)) {}
@@ -296,8 +310,8 @@ absl::StatusOr<SslContext> ServerTls::MakeContext(const TlsIdentity& identity,
   }
   if (absl::Status status = UseIdentity(context.get(), identity); !status.ok()) return status;
   SSL_CTX_set_options(context.get(), SSL_OP_CIPHER_SERVER_PREFERENCE);
-  SSL_CTX_set_alpn_select_cb(context.get(), ChooseProtocol, nullptr);
-  SSL_CTX_set_client_hello_cb(context.get(), RequireProtocols, nullptr);
+  SSL_CTX_set_alpn_select_cb(context.get(), http1_ ? ChooseOldProtocol : ChooseProtocol, nullptr);
+  if (!http1_) SSL_CTX_set_client_hello_cb(context.get(), RequireProtocols, nullptr);
   SSL_CTX_set_max_cert_list(context.get(), kMaxChainBytes);
   if (client_ca.empty()) return context;
   if (absl::Status status = RequireClientCertificate(context.get(), client_ca); !status.ok()) {

@@ -1,5 +1,6 @@
 // TLS of servers and clients: HTTP/2 over TLS 1.2 or newer, without compression, renegotiation and
-// resumption. A handshake succeeds only if both ends agree on HTTP/2 (ALPN).
+// resumption. A handshake succeeds only if both ends agree on HTTP/2 (ALPN), or the server speaks
+// HTTP/1.1.
 #ifndef CBT_NET_TLS_CONTEXT_H_
 #define CBT_NET_TLS_CONTEXT_H_
 
@@ -71,6 +72,8 @@ struct ServerTlsSettings {
   std::string private_key_file = {};
   std::string client_ca_file = {};
   int min_version = TLS1_2_VERSION;  // or TLS1_3_VERSION
+  // Instead of HTTP/2. Clients need not name it.
+  bool http1 = false;
   // By OpenSSL's names, separated by colons; empty: what HTTP/2 allows, and OpenSSL's default.
   std::string ciphers = {};
   std::string groups = {};
@@ -123,6 +126,7 @@ class ServerTls {
   const std::string private_key_file_;
   const std::string client_ca_file_;
   const int min_version_;
+  const bool http1_;
   const std::string ciphers_;
   const std::string groups_;
   const std::function<void()> refused_;

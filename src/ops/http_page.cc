@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/descriptor.h"
 #include "base/text.h"
 
 namespace cbt::ops {
@@ -42,6 +44,15 @@ void CloseIfOpen(int fd) noexcept {
   if (fd >= 0) close(fd);
 }
 
+absl::StatusOr<std::unique_ptr<net::ServerTls>> MakeTls(const PageAccess& access) {
+  absl::StatusOr<std::unique_ptr<net::ServerTls>> tls =
+      net::ServerTls::Create({.certificate_file = access.certificate_file,
+                              .private_key_file = access.private_key_file,
+                              .http1 = true});
+  if (tls.ok()) return tls;
+  return absl::Status(tls.status().code(), absl::StrCat("metrics ", tls.status().message()));
+}
+
 int PortOf(int fd) {
   sockaddr_storage name = {};
   socklen_t size = sizeof name;
@@ -61,16 +72,19 @@ absl::StatusOr<std::unique_ptr<HttpPage>> HttpPage::Serve(const HttpPageOptions&
     return absl::InvalidArgumentError(
         absl::StrCat("HTTP endpoint: '", endpoint, "': expected host:port"));
   }
-  if (!options.token_file.empty()) {
-    const auto token = WatchToken(options.token_file)->Get();
+  const PageAccess& access = options.access;
+  if (!access.token_file.empty()) {
+    const auto token = WatchToken(access.token_file)->Get();
     if (!token.ok()) {
       return absl::Status(token.status().code(),
                           absl::StrCat("metrics token: ", token.status().message()));
     }
   }
+  absl::StatusOr<std::unique_ptr<net::ServerTls>> tls = MakeTls(access);
+  if (!tls.ok()) return tls.status();
   try {
     return std::make_unique<HttpPage>(endpoint.substr(0, colon), endpoint.substr(colon + 1),
-                                      std::move(pages), options.token_file);
+                                      std::move(pages), access.token_file, *std::move(tls));
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception&) {
@@ -80,8 +94,8 @@ absl::StatusOr<std::unique_ptr<HttpPage>> HttpPage::Serve(const HttpPageOptions&
 }
 
 HttpPage::HttpPage(const std::string& host, const std::string& port, Pages pages,
-                   const std::string& token_file)
-    : pages_(std::move(pages)), token_(WatchToken(token_file)) {
+                   const std::string& token_file, std::unique_ptr<net::ServerTls> tls)
+    : pages_(std::move(pages)), token_(WatchToken(token_file)), tls_(std::move(tls)) {
   try {
     connections_.reserve(kMaxConnections);
     Listen(host, port);
@@ -96,7 +110,6 @@ HttpPage::HttpPage(const std::string& host, const std::string& port, Pages pages
 HttpPage::~HttpPage() {
   close(wake_[1]);
   thread_.join();
-  for (const Connection& connection : connections_) close(connection.fd);
   close(wake_[0]);
   close(listener_);
 }
@@ -139,7 +152,6 @@ void HttpPage::Run() noexcept {
       return;
     } catch (const std::bad_alloc&) {
       // Scrapers ask again.
-      for (const Connection& connection : connections_) close(connection.fd);
       connections_.clear();
     }
   }
@@ -153,8 +165,8 @@ void HttpPage::Serve() {
     polls.push_back({.fd = wake_[0], .events = POLLIN, .revents = 0});
     polls.push_back({.fd = listener_, .events = POLLIN, .revents = 0});
     for (const Connection& connection : connections_) {
-      const short events = connection.answer.empty() ? POLLIN : POLLOUT;
-      polls.push_back({.fd = connection.fd, .events = events, .revents = 0});
+      polls.push_back(
+          {.fd = connection.stream->fd(), .events = connection.waits_for, .revents = 0});
     }
     constexpr int kTickMs = 1000;
     poll(polls.data(), polls.size(), connections_.empty() ? -1 : kTickMs);
@@ -164,7 +176,6 @@ void HttpPage::Serve() {
     std::erase_if(connections_, [&](Connection& connection) {
       const bool ready = polls[at++].revents != 0;
       const bool stays = now - connection.since < kMaxTime && (!ready || Step(connection));
-      if (!stays) close(connection.fd);
       return !stays;
     });
     if (polls[1].revents != 0) Accept();
@@ -179,35 +190,83 @@ void HttpPage::Accept() {
       std::this_thread::sleep_for(std::chrono::milliseconds{100});
     return;
   }
-  if (connections_.size() == kMaxConnections) {
-    close(connections_.front().fd);
-    connections_.erase(connections_.begin());
+  OwnedDescriptor socket(fd);
+  net::OwnedSsl ssl;
+  if (tls_ != nullptr) {
+    absl::StatusOr<net::Ssl> made = tls_->NewConnection();
+    if (!made.ok()) return;
+    ssl.reset(made->release());
   }
-  connections_.push_back({.fd = fd, .since = Clock::now(), .request = {}, .answer = {}, .sent = 0});
+  absl::StatusOr<std::unique_ptr<net::SocketStream>> stream =
+      net::SocketStream::Create(std::move(socket), std::move(ssl));
+  if (!stream.ok()) return;
+  if (connections_.size() == kMaxConnections) connections_.erase(connections_.begin());
+  connections_.push_back(
+      {.stream = *std::move(stream), .since = Clock::now(), .waits_for = POLLIN});
 }
 
 // Whether there is more to do.
 bool HttpPage::Step(Connection& connection) {
-  if (connection.answer.empty()) {
-    char buffer[2048];
-    const ssize_t count = recv(connection.fd, buffer, sizeof buffer, 0);
-    if (count < 0) return errno == EAGAIN || errno == EINTR;
-    if (count == 0) return false;
-    connection.request.append(buffer, static_cast<size_t>(count));
-    if (connection.request.find("\r\n\r\n") == std::string::npos) {
-      return connection.request.size() < kMaxRequestBytes;
+  using State = net::SocketStream::State;
+  while (connection.stage != Stage::kSent) {
+    switch (Advance(connection).state) {
+      case State::kDone:
+        break;
+      case State::kWantRead:
+        connection.waits_for = POLLIN;
+        return true;
+      case State::kWantWrite:
+        connection.waits_for = POLLOUT;
+        return true;
+      case State::kEnd:
+      case State::kError:
+        return false;
     }
-    connection.answer = AnswerTo(connection.request);
   }
-  const size_t left = connection.answer.size() - connection.sent;
-  const ssize_t count =
-      send(connection.fd, connection.answer.data() + connection.sent, left, MSG_NOSIGNAL);
-  if (count < 0) return errno == EAGAIN || errno == EINTR;
-  connection.sent += static_cast<size_t>(count);
-  if (connection.sent < connection.answer.size()) return true;
   // Further input from the client must not turn the end of the answer into a reset.
-  shutdown(connection.fd, SHUT_WR);
+  connection.stream->Shutdown();
   return false;
+}
+
+// The next piece of work. kDone: it went on.
+net::SocketStream::Result HttpPage::Advance(Connection& connection) {
+  using State = net::SocketStream::State;
+  net::SocketStream& stream = *connection.stream;
+  net::SocketStream::Result result;
+  switch (connection.stage) {
+    case Stage::kHandshake:
+      result = stream.Handshake();
+      if (result.state == State::kDone) connection.stage = Stage::kRequest;
+      return result;
+    case Stage::kRequest: {
+      std::array<char, 2048> buffer;
+      result = stream.Read(buffer);
+      if (result.state != State::kDone) return result;
+      connection.request.append(buffer.data(), result.bytes);
+      if (connection.request.find("\r\n\r\n") != std::string::npos) {
+        connection.answer = AnswerTo(connection.request);
+        connection.stage = Stage::kAnswer;
+      } else if (connection.request.size() >= kMaxRequestBytes) {
+        result.state = State::kEnd;
+      }
+      return result;
+    }
+    case Stage::kAnswer: {
+      const iovec part = {.iov_base = connection.answer.data() + connection.sent,
+                          .iov_len = connection.answer.size() - connection.sent};
+      result = stream.Write({&part, 1});
+      if (result.state == State::kDone) connection.sent += result.bytes;
+      if (connection.sent == connection.answer.size()) connection.stage = Stage::kFlush;
+      return result;
+    }
+    case Stage::kFlush:
+      result = stream.Flush();
+      if (result.state == State::kDone) connection.stage = Stage::kSent;
+      return result;
+    case Stage::kSent:
+      break;
+  }
+  return result;
 }
 
 absl::Status HttpPage::CheckToken(std::string_view request) const {

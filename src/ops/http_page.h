@@ -16,6 +16,8 @@
 #include "base/watched_file.h"
 #include "cbt/secrets.h"
 #include "cbt/units.h"
+#include "net/socket_stream.h"
+#include "net/tls_context.h"
 
 namespace cbt::ops {
 
@@ -25,12 +27,20 @@ struct HttpAnswer {
   std::string text = {};
 };
 
+// Who may read pages, and over what. Files are read again when they change.
+struct PageAccess {
+  // Pages other than probes need the token in this file: `Authorization: Bearer TOKEN`. Empty:
+  // everybody may read them.
+  std::string token_file = {};
+  // HTTPS with this chain and its key (PEM), for probes too. Both empty: HTTP.
+  std::string certificate_file = {};
+  std::string private_key_file = {};
+};
+
 struct HttpPageOptions {
   std::string endpoint =
       {};  // host:port; an empty host: every address of this machine, port 0: any
-  // Pages other than probes need the token in this file: `Authorization: Bearer TOKEN`. Read again
-  // when it changes. Empty: everybody may read them.
-  std::string token_file = {};
+  PageAccess access = {};
 };
 
 // One thread, a bounded number of connections, and a time limit for each request with its answer: a
@@ -44,15 +54,16 @@ class HttpPage {
   // Makes the answer for a path of a GET, called on the page's thread; nothing: 404.
   using Pages = std::function<std::optional<HttpAnswer>(std::string_view path)>;
 
-  // Errors: INVALID_ARGUMENT for a malformed endpoint, UNAVAILABLE if listening fails, and those of
-  // reading the token: of a file that can't be used later, the pages say so with 503.
+  // Errors: INVALID_ARGUMENT for a malformed endpoint or a certificate that can't be used,
+  // UNAVAILABLE if listening fails, and those of reading the files. A token's file that can't be
+  // used later makes the pages say so with 503; a certificate's leaves the previous one in use.
   static absl::StatusOr<std::unique_ptr<HttpPage>> Serve(const HttpPageOptions& options,
                                                          Pages pages);
 
   // Listens on `host`:`port` (an empty host: every address of this machine; port 0: any). Throws
   // std::runtime_error if it can't listen, std::system_error and std::bad_alloc.
   HttpPage(const std::string& host, const std::string& port, Pages pages,
-           const std::string& token_file = "");
+           const std::string& token_file = "", std::unique_ptr<net::ServerTls> tls = nullptr);
   ~HttpPage();
   HttpPage(const HttpPage&) = delete;
   HttpPage& operator=(const HttpPage&) = delete;
@@ -61,11 +72,14 @@ class HttpPage {
 
  private:
   using Clock = std::chrono::steady_clock;
+  enum class Stage { kHandshake, kRequest, kAnswer, kFlush, kSent };
   struct Connection {
-    int fd = -1;
+    std::unique_ptr<net::SocketStream> stream;
     Clock::time_point since;
-    std::string request;
-    std::string answer;  // not empty: the request has arrived
+    Stage stage = Stage::kHandshake;
+    short waits_for = 0;  // the event of poll()
+    std::string request = {};
+    std::string answer = {};
     size_t sent = 0;
   };
 
@@ -74,12 +88,14 @@ class HttpPage {
   void Serve();
   void Accept();
   bool Step(Connection& connection);
+  net::SocketStream::Result Advance(Connection& connection);
   std::string AnswerTo(const std::string& request) const;
   // OK: the request may read what is not a probe.
   absl::Status CheckToken(std::string_view request) const;
 
   const Pages pages_;
   const std::unique_ptr<WatchedFile<Secret>> token_;  // null: none is needed
+  const std::unique_ptr<net::ServerTls> tls_;         // null: HTTP
   int listener_ = -1;
   int wake_[2] = {-1, -1};  // a pipe; closing its end stops the thread
   int port_ = 0;

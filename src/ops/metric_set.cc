@@ -2,6 +2,7 @@
 
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
+#include <prometheus/labels.h>
 #include <prometheus/registry.h>
 #include <prometheus/text_serializer.h>
 
@@ -64,10 +65,13 @@ void MetricSet::AddCounter(const std::string& name, const std::string& help,
 }
 
 void MetricSet::AddGauge(const std::string& name, const std::string& help,
-                         std::function<double()> read) {
+                         std::function<double()> read, const std::string& label,
+                         const std::string& value) {
   auto& family = prometheus::BuildGauge().Name(name).Help(help).Register(core_->registry);
   const std::lock_guard lock(core_->mutex);
-  core_->gauges.push_back({.gauge = family.Add({}), .read = std::move(read)});
+  prometheus::Labels labels;
+  if (!label.empty()) labels.emplace(label, value);
+  core_->gauges.push_back({.gauge = family.Add(labels), .read = std::move(read)});
 }
 
 std::string MetricSet::Text() const { return core_->Text(); }

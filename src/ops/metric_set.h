@@ -39,8 +39,9 @@ class MetricSet {
                      const std::string& label = "", const std::string& value = "");
   // Of a count that is kept elsewhere and never falls. `read` is called by each Text().
   void AddCounter(const std::string& name, const std::string& help, std::function<double()> read);
-  // `read` is called by each Text().
-  void AddGauge(const std::string& name, const std::string& help, std::function<double()> read);
+  // `read` is called by each Text(). Labels as above.
+  void AddGauge(const std::string& name, const std::string& help, std::function<double()> read,
+                const std::string& label = "", const std::string& value = "");
 
   // The text that a scrape returns.
   std::string Text() const;

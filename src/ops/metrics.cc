@@ -22,7 +22,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "ops/certificate_end.h"
 #include "ops/http_page.h"
+#include "ops/metric_set.h"
 
 namespace cbt::ops {
 namespace {
@@ -130,8 +132,9 @@ class PrometheusMetrics final : public Metrics {
 
   std::string Text() const override {
     memory_.Set(ResidentBytes());
-    return prometheus::TextSerializer().Serialize(registry_->Collect());
+    return prometheus::TextSerializer().Serialize(registry_->Collect()) + certificates_.Text();
   }
+  void AddCertificate(const std::string& file) override { AddCertificateEnd(certificates_, file); }
   int port() const noexcept override { return page_ == nullptr ? 0 : page_->port(); }
 
   void OnState(const rpc::ServerState& state) noexcept override {
@@ -264,6 +267,7 @@ class PrometheusMetrics final : public Metrics {
   prometheus::Family<prometheus::Counter>& wire_;
   prometheus::Family<prometheus::Histogram>& first_;
   prometheus::Family<prometheus::Histogram>& total_;
+  MetricSet certificates_;
   std::mutex mutex_;
   std::array<std::array<Series, 2>, kApis> series_;  // by contract; allocated and delta
   // Created last: it may call Text() at once.

@@ -160,15 +160,39 @@ class ImageTest(unittest.TestCase):
             self.assertRegex(one, r"^SPDXRef-[A-Za-z0-9.-]+$")
         contained = {one["relatedSpdxElement"].removeprefix("SPDXRef-Package-")
                      for one in document["relationships"] if one["relationshipType"] == "CONTAINS"}
+        contained.remove("SPDXRef-Program-csi-snapshot-metadata")
         self.assertEqual(contained, {re.sub("[^A-Za-z0-9.-]", "-", name) for name in known})
         for one in document["relationships"]:
             self.assertIn(one["spdxElementId"], identifiers)
             self.assertIn(one["relatedSpdxElement"], identifiers)
-        own = document["packages"][0]
+        own = document["packages"][1]
         with tarfile.open(fileobj=io.BytesIO(self.image.layer)) as tar:
             program = tar.extractfile("usr/bin/cbt-cluster").read()
+            # Scanners look for it there.
+            listed = json.load(tar.extractfile("usr/share/doc/libcbt/csi-snapshot-metadata.spdx.json"))
+        self.assertEqual(listed, document)
         self.assertEqual(own["checksums"][0]["checksumValue"], hashlib.sha256(program).hexdigest())
         self.assertNotIn(b".symtab", program)
+
+    def test_the_lists_of_contents_are_valid_spdx(self):
+        found = subprocess.run([os.path.join(HERE, "..", "python", "environment.sh"), "--built"],
+                               capture_output=True, text=True, check=False)
+        if found.returncode != 0:
+            self.skipTest("no virtual environment (make python-env)")
+        validate = os.path.join(found.stdout.strip(), "bin", "pyspdxtools")
+        for name in ("image", "command", "driver"):
+            path = os.path.join(self.folder, name + ".spdx.json")
+            if not os.path.exists(path):
+                continue
+            said = subprocess.run([validate, "--infile", path], capture_output=True, text=True, check=False)
+            self.assertEqual((said.returncode, said.stderr), (0, ""), said.stdout)
+        with open(os.path.join(self.folder, "image.spdx.json"), encoding="utf-8") as file:
+            broken = json.load(file)
+        broken["relationships"][0]["relatedSpdxElement"] = "SPDXRef-nowhere"
+        with open(path := os.path.join(self.folder, "broken.spdx.json"), "w", encoding="utf-8") as file:
+            json.dump(broken, file)
+        self.assertNotEqual(subprocess.run([validate, "--infile", path], capture_output=True,
+                                           check=False).returncode, 0)
 
     def test_architectures_are_joined(self):
         one = os.path.join(self.folder, "image.tar")

@@ -158,14 +158,30 @@ class NodeTest(unittest.TestCase):
         self.assertEqual(len(volumes), 1)
         self.node.kubectl("delete", "pvc", "disk", "--timeout=60s")
 
+    def test_metrics_over_tls_are_probed(self):
+        space = "cbt-session-manager"
+        objects = [one for one in built.build(os.path.join(built.OVERLAYS, "metrics-tls"))
+                   if one["kind"] != "CustomResourceDefinition"
+                   and one["metadata"].get("namespace") != "monitoring"]
+        self.node.apply([one for one in objects if one["kind"] == "Namespace"])
+        self.secret(space, "session-manager-certs", [f"session-manager.{space}.svc", "cbt-metrics"])
+        self.node.apply(objects)
+        self.node.wait_for_workload("deployment", space, "session-manager")
+        (pod, *_) = self.node.get("pods", "-n", space)["items"]
+        said = self.node.inside("busybox", "wget", "--no-check-certificate", "-qO-",
+                                f"https://{pod['status']['podIP']}:8080/metrics")
+        self.assertIn('cbt_certificate_expiry_timestamp_seconds{file="/certificates/tls.crt"}', said)
+        self.node.kubectl("delete", "validatingwebhookconfiguration", "cbt-session-manager")
+        self.node.kubectl("delete", "namespace", space, "--timeout=60s")
+
     def test_the_example_for_a_try(self):
         objects = built.build(os.path.join(built.DEPLOY, "example"))
         self.node.apply([one for one in objects if one["kind"] == "Namespace"])
-        self.secret("csi-driver", "csi-snapshot-metadata-certs", ["csi-snapshot-metadata.csi-driver"])
+        self.secret("csi-example", "csi-snapshot-metadata-certs", ["csi-snapshot-metadata.csi-example"])
         self.node.apply(objects)
-        self.node.wait_for_workload("statefulset", "csi-driver", "csi-snapshot-metadata")
+        self.node.wait_for_workload("statefulset", "csi-example", "csi-snapshot-metadata")
         self.assertEqual(self.published("sms", "folder.example.com")["address"],
-                         "csi-snapshot-metadata.csi-driver:6443")
+                         "csi-snapshot-metadata.csi-example:6443")
 
     def test_then_the_aggregated_api_explains_itself(self):
         # Last: it takes over the version that the sessions' definitions are of.

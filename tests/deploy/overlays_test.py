@@ -53,6 +53,16 @@ class BuiltTest(unittest.TestCase):
             with self.subTest(short(folder)):
                 self.assertEqual(rules.check(objects), [])
 
+    def test_folders_do_not_change_what_another_one_made(self):
+        """All of them may be in a cluster. Those of overlays are one cluster's only together."""
+        made = {}
+        for folder, objects in self.built.items():
+            if folder.startswith(built.OVERLAYS):
+                continue
+            for one in objects:
+                same = made.setdefault(rules.place(one), (folder, one))
+                self.assertEqual(one, same[1], (short(folder), short(same[0])))
+
     def test_the_guides_of_buckets_agree(self):
         """Their overlay is built, and the driver in it makes the buckets of their classes."""
         blocks = [block for guide in ("cosi", "cosi-driver") for block in re.findall(

@@ -8,6 +8,7 @@ import filecmp
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -65,17 +66,21 @@ class ReleaseTest(unittest.TestCase):
 
     def test_everything_is_there(self):
         kinds = {name.partition("/")[0] for name in self.sums}
-        self.assertTrue({"images", "packages", "CHANGES.md"} <= kinds)
+        self.assertTrue({"images", "packages", "bindings", "CHANGES.md"} <= kinds)
+        for language in ("cbt", "libcbt-go", "libcbt-rust"):
+            self.assertTrue([name for name in self.sums
+                             if re.fullmatch(rf"bindings/{language}-[0-9.]+\.tar\.gz", name)], language)
         for name in ("csi-snapshot-metadata", "csi-driver", "cbtctl"):
-            for ending in ("tar", "spdx.json"):
-                self.assertIn(f"images/{name}.{ending}", self.sums)
+            self.assertIn(f"images/{name}.tar", self.sums)
+            self.assertEqual(len([one for one in self.sums
+                                  if re.fullmatch(rf"images/{name}-[a-z0-9]+\.spdx\.json", one)]), 1)
         for name, digest in self.sums.items():
             with open(os.path.join(self.releases[0], name), "rb") as file:
                 self.assertEqual(hashlib.sha256(file.read()).hexdigest(), digest, name)
         with open(os.path.join(self.releases[0], "CHANGES.md"), encoding="utf-8") as file:
             text = file.read()
         self.assertRegex(text, r"^# libcbt \d+\.\d+\.\d+\n\n###? ")
-        (sources,) = [name for name in self.sums if name.endswith(".tar.gz") and "kubernetes" not in name]
+        (sources,) = [name for name in self.sums if re.fullmatch(r"libcbt-[0-9.]+\.tar\.gz", name)]
         with tarfile.open(os.path.join(self.releases[0], sources)) as tar:
             names = tar.getnames()
         self.assertIn(sources.removesuffix(".tar.gz") + "/CMakeLists.txt", names)

@@ -1,7 +1,9 @@
 """Every code that the Controller and Identity services of `cbt-driver driver` promise."""
 
 import os
+import re
 import signal
+import ssl
 import subprocess
 import time
 import unittest
@@ -441,6 +443,25 @@ class ProcessTest(parts.DriverTest):
         self.assertIn('grpc_status_code="NotFound"', text)
         self.assertIn('cbt_streams_total', text)
         self.assertNotIn("snap-unknown", text)
+
+    def test_metrics_over_tls(self):
+        certificate, key = (os.path.join(self.folder, name) for name in ("tls.crt", "tls.key"))
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+                        "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
+                        "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
+                       check=True, capture_output=True)
+        driver = self.start("--http-endpoint", "127.0.0.1:0", "--metrics-tls-cert", certificate,
+                            "--metrics-tls-key", key)
+        address = f"https://127.0.0.1:{listening_port(driver.process.pid)}"
+        trust = ssl.create_default_context(cafile=certificate)
+        with urllib.request.urlopen(f"{address}/readyz", context=trust) as answer:
+            self.assertEqual(answer.read().strip(), b"ok")
+        with urllib.request.urlopen(f"{address}/metrics", context=trust) as answer:
+            (end,) = re.findall(r'^cbt_certificate_expiry_timestamp_seconds{file="[^"]*"} (.*)$',
+                                answer.read().decode(), re.MULTILINE)
+        self.assertAlmostEqual(float(end), time.time() + 2 * 86400, delta=3600)
+        with self.assertRaises(urllib.error.URLError):
+            urllib.request.urlopen(f"{address}/metrics", context=ssl.create_default_context())
 
     def test_wrong_options_are_usage_errors(self):
         for wrong in (["--driver-name", "1.example.com"], ["--driver-name", "x" * 64],

@@ -183,7 +183,7 @@ TEST(HttpPage, WhatIsNoProbeNeedsTheToken) {
   const TempDir dir;
   dir.Write("token", "first\n");
   const auto page =
-      ops::HttpPage::Serve({.endpoint = "127.0.0.1:0", .token_file = dir / "token"},
+      ops::HttpPage::Serve({.endpoint = "127.0.0.1:0", .access = {.token_file = dir / "token"}},
                            [](std::string_view) { return ops::HttpAnswer{.text = "seen"}; });
   ASSERT_OK(page);
   const auto ask = [&](const std::string& path, const std::string& header) {
@@ -223,8 +223,9 @@ TEST(HttpPage, WhatIsNoProbeNeedsTheToken) {
     EXPECT_THAT(ask("/metrics", header), testing::StartsWith("HTTP/1.1 503 "));
   }
   EXPECT_THAT(ask("/healthz", ""), testing::StartsWith("HTTP/1.1 200 "));
-  const auto without = ops::HttpPage::Serve({.endpoint = ":0", .token_file = dir / "missing"},
-                                            [](std::string_view) { return ops::HttpAnswer{}; });
+  const auto without =
+      ops::HttpPage::Serve({.endpoint = ":0", .access = {.token_file = dir / "missing"}},
+                           [](std::string_view) { return ops::HttpAnswer{}; });
   EXPECT_EQ(without.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(without.status().message()), HasSubstr("metrics token: "));
 }

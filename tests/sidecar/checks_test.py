@@ -5,6 +5,7 @@ Usage: checks_test.py CBT FOLDER_OF_MESSAGES
 """
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -359,6 +360,8 @@ class ChecksTest(unittest.TestCase):
         self.assertIn('method_name="/csi.v1.Identity/Probe"', text)
         self.assertIn("process_start_time_seconds", text)
         self.assertIn("cbt_sidecar_ready 1", text)
+        (end,) = re.findall(r'^cbt_certificate_expiry_timestamp_seconds{file="[^"]*"} (.*)$', text, re.MULTILINE)
+        self.assertGreater(float(end), time.time())
         self.assertEqual(self.sidecar.get("/other")[0], 404)
 
     def test_no_token_is_logged(self):

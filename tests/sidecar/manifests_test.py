@@ -35,7 +35,9 @@ class ManifestsTest(unittest.TestCase):
         self.plane.kubectl("apply", "-k", crd)
         self.plane.kubectl("wait", "--for=condition=Established", "--timeout=60s",
                            "crd/snapshotmetadataservices.cbt.storage.k8s.io")
-        self.plane.apply(os.path.join(DEPLOY, "example", "namespaces.yaml"))
+        for path in (("example", "namespace.yaml"), ("example", "plugin", "namespace.yaml")):
+            self.plane.apply(os.path.join(DEPLOY, *path))
+        self.plane.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "csi-driver"}})
         for folder in ("sidecar", "client", "example"):
             path = os.path.join(DEPLOY, folder)
             for flags in (["--dry-run=server"], []):

@@ -27,6 +27,7 @@
 //   cbt_server_sent_bytes_total                 the same, to clients
 //   cbt_server_resets_total                     streams that clients have reset
 //   cbt_server_events_total{event}              other events (cbt::rpc::ServerEventName())
+//   cbt_certificate_expiry_timestamp_seconds{file}  see AddCertificate(); in seconds since 1970
 //   process_resident_memory_bytes               memory of the process
 //   process_start_time_seconds                  its start, in seconds since 1970
 //
@@ -51,6 +52,10 @@ class Metrics : public rpc::StreamObserver {
   // time. `address` is host:port; port 0 takes any free one. Errors: INVALID_ARGUMENT for a
   // malformed address, UNAVAILABLE if listening fails.
   static absl::StatusOr<std::unique_ptr<Metrics>> Serve(const std::string& address);
+
+  // From now on cbt_certificate_expiry_timestamp_seconds{file} says when the first certificate of
+  // the file (PEM) ends. Nothing for an empty name.
+  virtual void AddCertificate(const std::string& file) = 0;
 
   // The text that a scrape returns.
   virtual std::string Text() const = 0;

@@ -367,6 +367,29 @@ void AddLifeOptions(CLI::App& subcommand, ServingArguments& arguments, const cha
   AddTime(subcommand, "--grace", arguments.grace, grace, "5");
 }
 
+void AddPageOptions(CLI::App& subcommand, std::string& endpoint, ops::PageAccess& access) {
+  subcommand
+      .add_option("--http-endpoint", endpoint,
+                  "Address of /metrics, /healthz, /livez and /readyz; default: none")
+      ->type_name("HOST:PORT");
+  subcommand
+      .add_option("--metrics-token", access.token_file,
+                  "Scrapers need the token in this file for /metrics: Authorization: Bearer; "
+                  "default: none")
+      ->type_name("FILE");
+  CLI::Option* const certificate =
+      subcommand
+          .add_option("--metrics-tls-cert", access.certificate_file,
+                      "HTTPS for the pages of --http-endpoint: certificate chain (PEM), read "
+                      "again when it changes; default: HTTP")
+          ->type_name("FILE");
+  CLI::Option* const key =
+      subcommand.add_option("--metrics-tls-key", access.private_key_file, "Its private key (PEM)")
+          ->type_name("FILE");
+  certificate->needs(key);
+  key->needs(certificate);
+}
+
 void AddServingOptions(CLI::App& subcommand, ServingArguments& arguments,
                        std::vector<rpc::Api> apis) {
   arguments.apis = std::move(apis);
@@ -478,6 +501,7 @@ absl::StatusOr<ServingParts> PrepareServing(const ServingArguments& arguments) {
     auto metrics = ops::Metrics::Serve(arguments.metrics);
     if (!metrics.ok()) return Of("--metrics", metrics.status());
     parts.metrics = *std::move(metrics);
+    parts.metrics->AddCertificate(arguments.tls_certificate);
     const std::string host = arguments.metrics.substr(0, arguments.metrics.rfind(':'));
     PrintLine(
         "", "metrics on http://" + host + ":" + std::to_string(parts.metrics->port()) + "/metrics");

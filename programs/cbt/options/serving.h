@@ -18,6 +18,7 @@
 #include "cbt/ops/metrics.h"
 #include "cbt/rpc/access.h"
 #include "cbt/rpc/server.h"
+#include "ops/http_page.h"
 
 namespace cbt::cli {
 
@@ -52,6 +53,9 @@ void AddTime(CLI::App& subcommand, const char* option, std::chrono::milliseconds
 // serves. `level` and `grace` are the help texts of the two options of that name.
 void AddLogOptions(CLI::App& subcommand, ServingArguments& arguments, const char* level);
 void AddLifeOptions(CLI::App& subcommand, ServingArguments& arguments, const char* grace);
+
+// Adds --http-endpoint, and who may read /metrics there.
+void AddPageOptions(CLI::App& subcommand, std::string& endpoint, ops::PageAccess& access);
 
 // Adds the options; `arguments` must outlive the parsing. `apis`: the default of --api.
 void AddServingOptions(CLI::App& subcommand, ServingArguments& arguments,

@@ -58,13 +58,7 @@ void AddSingleOptions(CLI::App& sub, ComponentArguments& arguments, const char* 
   sub.add_option("--kubeconfig", arguments.kubeconfig,
                  "How to reach the API server; default: KUBECONFIG, ~/.kube/config, or as in a Pod")
       ->type_name("FILE");
-  sub.add_option("--http-endpoint", arguments.options.http_endpoint,
-                 "Address of /metrics, /healthz, /livez and /readyz; default: none")
-      ->type_name("HOST:PORT");
-  sub.add_option(
-         "--metrics-token", arguments.options.metrics_token_file,
-         "Scrapers need the token in this file for /metrics: Authorization: Bearer; default: none")
-      ->type_name("FILE");
+  AddPageOptions(sub, arguments.options.http_endpoint, arguments.options.page_access);
   AddLogOptions(sub, arguments.serving,
                 "Log to stderr or --log-file: debug, info (the default), warning or error");
   AddLifeOptions(sub, arguments.serving, drain);

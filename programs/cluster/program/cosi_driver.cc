@@ -120,13 +120,7 @@ void AddCosiDriver(CLI::App& app, Command& command) {
       ->transform(CLI::CheckedTransformer(std::map<std::string, cosi::Addressing>{
           {"path", cosi::Addressing::kPath}, {"virtual", cosi::Addressing::kVirtual}}))
       ->default_str("path");
-  sub->add_option("--http-endpoint", arguments->driver.http_endpoint,
-                  "Address of /metrics, /healthz, /livez and /readyz; default: none")
-      ->type_name("HOST:PORT");
-  sub->add_option(
-         "--metrics-token", arguments->driver.metrics_token_file,
-         "Scrapers need the token in this file for /metrics: Authorization: Bearer; default: none")
-      ->type_name("FILE");
+  AddPageOptions(*sub, arguments->driver.http_endpoint, arguments->driver.page_access);
   AddLogOptions(*sub, arguments->serving,
                 "Log to stderr or --log-file: debug, info (the default), warning or error");
   AddLifeOptions(*sub, arguments->serving, "Time for open calls to finish after SIGTERM or SIGINT");

@@ -282,9 +282,13 @@ void SidecarFlags::AddTo(GoFlags& flags) {
   flags.Add("events", &events,
             "Say what an operator must see in Events, too: of the SnapshotMetadataService object");
   flags.Add(
-      "metrics-token", &metrics_token,
+      "metrics-token", &page_access.token_file,
       "Scrapers need the token in this file for /metrics: Authorization: Bearer; default: none",
       "FILE");
+  flags.Add("metrics-tls-cert", &page_access.certificate_file,
+            "HTTPS for the pages of --http-endpoint: certificate chain (PEM); default: HTTP",
+            "FILE");
+  flags.Add("metrics-tls-key", &page_access.private_key_file, "Its private key (PEM)", "FILE");
   flags.Add("no-check", &no_check, "Forward tuples without checking them");
   flags.Add("require-message", &require_message,
             "Refuse a plugin's answer without a message, instead of taking it for an empty one");
@@ -391,7 +395,7 @@ absl::StatusOr<kube::sidecar::Options> SidecarFlags::ToOptions(
   options.missing_code = missing_code;
   options.publication = {.address = publish, .ca_file = publish_ca};
   options.http_endpoint = http_endpoint;
-  options.metrics_token_file = metrics_token;
+  options.page_access = page_access;
   options.events = events;
   options.metrics_path = disable_metrics ? "" : metrics_path;
   return options;

@@ -47,7 +47,7 @@ struct SidecarFlags {
   std::string session_namespace;
   kube::sidecar::BasePolicy base_policy = kube::sidecar::BasePolicy::kHandleInNamespace;
   kube::sidecar::MissingCode missing_code = kube::sidecar::MissingCode::kNotFound;
-  std::string metrics_token;
+  ops::PageAccess page_access;
   bool events = false;
   bool no_check = false;
   bool require_message = false;

@@ -12,8 +12,10 @@
 #include "base/stop_wait.h"
 #include "cbt/executor.h"
 #include "net/address.h"
+#include "ops/certificate_end.h"
 #include "ops/event_log.h"
 #include "ops/http_page.h"
+#include "ops/metric_set.h"
 #include "ops/operation_seconds.h"
 #include "programs/cosi/driver/names.h"
 #include "programs/cosi/driver/service.h"
@@ -69,9 +71,10 @@ class CosiDriver::Impl {
     server_ = *std::move(server);
     ready_ = true;
     if (options_.http_endpoint.empty()) return absl::OkStatus();
-    absl::StatusOr<std::unique_ptr<ops::HttpPage>> page = ops::HttpPage::Serve(
-        {.endpoint = options_.http_endpoint, .token_file = options_.metrics_token_file},
-        [this](std::string_view path) { return Page(path); });
+    ops::AddCertificateEnd(metrics_, options_.page_access.certificate_file);
+    absl::StatusOr<std::unique_ptr<ops::HttpPage>> page =
+        ops::HttpPage::Serve({.endpoint = options_.http_endpoint, .access = options_.page_access},
+                             [this](std::string_view path) { return Page(path); });
     if (!page.ok()) return page.status();
     page_ = *std::move(page);
     return absl::OkStatus();
@@ -109,13 +112,14 @@ class CosiDriver::Impl {
       return ready_ ? ops::HttpAnswer{.text = "ok"}
                     : ops::HttpAnswer{.ok = false, .text = "not ready"};
     }
-    if (path == "/metrics") return ops::HttpAnswer{.text = seconds_.Text()};
+    if (path == "/metrics") return ops::HttpAnswer{.text = seconds_.Text() + metrics_.Text()};
     return std::nullopt;
   }
 
   const CosiDriverOptions options_;
   ops::EventLog log_;
   ops::OperationSeconds seconds_;
+  ops::MetricSet metrics_;
   std::atomic<bool> ready_ = false;
   std::mutex shutdown_;
   bool stopped_ = false;

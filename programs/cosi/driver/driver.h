@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cbt/rpc/telemetry.h"
+#include "ops/http_page.h"
 #include "programs/cosi/driver/bucket_store.h"
 
 namespace cbt::cosi {
@@ -21,10 +22,10 @@ struct CosiDriverOptions {
   std::string driver_name = "cbt.cosi.example.com";
   // Called once; `stop` ends what the store waits for.
   std::function<absl::StatusOr<std::unique_ptr<BucketStore>>(std::stop_token stop)> open_store = {};
-  size_t threads = 16;                  // calls that wait for the backend at a time
-  std::string http_endpoint = {};       // host:port of /metrics, /healthz, /livez and /readyz
-  std::string metrics_token_file = {};  // see ops::HttpPageOptions
-  rpc::LogSink* log = nullptr;          // may be null; must outlive the driver
+  size_t threads = 16;             // calls that wait for the backend at a time
+  std::string http_endpoint = {};  // host:port of /metrics, /healthz, /livez and /readyz
+  ops::PageAccess page_access = {};
+  rpc::LogSink* log = nullptr;  // may be null; must outlive the driver
 };
 
 class CosiDriver {

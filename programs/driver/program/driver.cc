@@ -70,13 +70,7 @@ void AddDriver(CLI::App& app, Command& command) {
          "Most bytes of the change maps that a volume keeps for its marks")
       ->type_name("BYTES")
       ->default_str("256M");
-  sub->add_option("--http-endpoint", driver.http_endpoint,
-                  "Address of /metrics, /healthz, /livez and /readyz; default: none")
-      ->type_name("HOST:PORT");
-  sub->add_option(
-         "--metrics-token", driver.metrics_token_file,
-         "Scrapers need the token in this file for /metrics: Authorization: Bearer; default: none")
-      ->type_name("FILE");
+  AddPageOptions(*sub, driver.http_endpoint, driver.page_access);
   sub->add_option("--device", driver.device,
                   "What volumes are attached with: loop devices, which outlive their servers, or "
                   "the kernel's NBD client, whose devices fail with them")

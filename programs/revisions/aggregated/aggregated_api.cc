@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "cbt/kube/client.h"
 #include "cbt/kube/watch.h"
+#include "ops/certificate_end.h"
 #include "programs/cluster/access_reviewer.h"
 #include "programs/cluster/component.h"
 #include "programs/revisions/aggregated/api_server.h"
@@ -55,7 +56,10 @@ class AggregatedApi::Impl final : public cluster::Component {
   absl::Status Start() {
     if (absl::Status status = CheckOptions(options_); !status.ok()) return status;
     if (absl::Status status = StartClients(); !status.ok()) return status;
-    if (absl::Status status = StartPages(); !status.ok()) return status;
+    if (absl::Status status = StartPages(options_.server.certificate_file); !status.ok()) {
+      return status;
+    }
+    ops::AddCertificateEnd(metrics(), options_.client_certificate_file);
     if (absl::Status status = StartElection(*background_client_); !status.ok()) return status;
     if (absl::Status status = StartObjects(); !status.ok()) return status;
     if (absl::Status status = StartServer(); !status.ok()) return status;

@@ -55,7 +55,9 @@ class HttpSidecar::Impl final : public cluster::Component {
         Client::Create(options_.cluster.Copy(), options_.client);
     if (!client.ok()) return client.status();
     client_ = *std::move(client);
-    if (absl::Status status = StartPages(); !status.ok()) return status;
+    if (absl::Status status = StartPages(options_.server.certificate_file); !status.ok()) {
+      return status;
+    }
     if (absl::Status status = StartPlugin(); !status.ok()) return status;
     if (absl::Status status = StartServer(); !status.ok()) return status;
     if (absl::Status status = StartElection(*client_); !status.ok()) return status;

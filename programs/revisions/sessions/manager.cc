@@ -58,7 +58,9 @@ class Manager::Impl final : public cluster::Component {
         Client::Create(options_.cluster.Copy(), options_.client);
     if (!client.ok()) return client.status();
     client_ = *std::move(client);
-    if (absl::Status status = StartPages(); !status.ok()) return status;
+    if (absl::Status status = StartPages(options_.webhook.certificate_file); !status.ok()) {
+      return status;
+    }
     if (absl::Status status = StartWebhook(); !status.ok()) return status;
     if (absl::Status status = StartElection(*client_, [this] { ScanNow(); }); !status.ok())
       return status;
