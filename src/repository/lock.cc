@@ -1,8 +1,10 @@
 #include "repository/lock.h"
 
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <limits>
 
@@ -23,6 +25,13 @@ constexpr absl::Duration kStaleAfter = absl::Minutes(30);
 bool IsRunning(uint64_t pid) {
   if (pid == 0 || pid > static_cast<uint64_t>(std::numeric_limits<pid_t>::max())) return false;
   return ::kill(static_cast<pid_t>(pid), 0) == 0 || errno != ESRCH;
+}
+
+// Goes on while the machine sleeps, and can't be set.
+absl::Duration SinceBoot() {
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  return absl::DurationFromTimespec(now);
 }
 
 }  // namespace
@@ -90,6 +99,7 @@ SharedLock::~SharedLock() {
 
 absl::Status SharedLock::Write() {
   const absl::Time now = absl::Now();
+  const absl::Duration boot = SinceBoot();
   const absl::StatusOr<Id> id =
       store_.Save(FileKind::kLock, EncodeLock({.time = now,
                                                .exclusive = false,
@@ -106,10 +116,15 @@ absl::Status SharedLock::Write() {
     id_ = *id;
     held_ = true;
     refreshed_ = now;
+    refreshed_boot_ = boot;
   }
   // The new lock is there before the old one goes.
   if (had) store_.Remove(FileKind::kLock, old).IgnoreError();
   return absl::OkStatus();
+}
+
+absl::Duration SharedLock::Age() const {
+  return std::max(absl::Now() - refreshed_, SinceBoot() - refreshed_boot_);
 }
 
 absl::Status SharedLock::CheckForExclusive() {
@@ -147,7 +162,7 @@ void SharedLock::Refresh() {
   std::unique_lock lock(mutex_);
   while (!ended_.wait_for(lock, options_.refresh, [this] { return end_; })) {
     // An expired lock is not made new: others may have acted on its end already.
-    if (absl::Now() - refreshed_ > absl::FromChrono(options_.expiry)) continue;
+    if (Age() > absl::FromChrono(options_.expiry)) continue;
     lock.unlock();
     Write().IgnoreError();  // Check() sees what was not refreshed
     lock.lock();
@@ -156,11 +171,17 @@ void SharedLock::Refresh() {
 
 absl::Status SharedLock::Check() {
   Id id;
-  absl::Time refreshed;
+  absl::Duration age;
   {
     const std::lock_guard lock(mutex_);
     id = id_;
-    refreshed = refreshed_;
+    age = Age();
+  }
+  if (age > absl::FromChrono(options_.stale)) {
+    return absl::AbortedError(
+        absl::StrCat(store_.name(), ": the lock of this process could not be refreshed for ",
+                     absl::FormatDuration(absl::Trunc(age, absl::Seconds(1))),
+                     ", so that others may have removed what it relies on; start again"));
   }
   absl::StatusOr<std::string> text = store_.Load(FileKind::kLock, id, kMaxLockBytes);
   if (absl::IsNotFound(text.status())) {
@@ -170,10 +191,10 @@ absl::Status SharedLock::Check() {
     if (id_ != id) return absl::OkStatus();
   }
   if (absl::IsNotFound(text.status())) {
-    return absl::AbortedError(absl::StrCat(
-        store_.name(), ": the lock of this process was removed",
-        absl::Now() - refreshed > absl::FromChrono(options_.expiry) ? " after it had expired" : "",
-        ", so that what it relies on may be gone; start again"));
+    return absl::AbortedError(
+        absl::StrCat(store_.name(), ": the lock of this process was removed",
+                     age > absl::FromChrono(options_.expiry) ? " after it had expired" : "",
+                     ", so that what it relies on may be gone; start again"));
   }
   return text.status();
 }

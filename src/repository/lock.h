@@ -37,8 +37,10 @@ std::string EncodeLock(const LockFile& lock);
 
 struct LockOptions {
   std::chrono::milliseconds refresh{std::chrono::minutes(5)};
-  // A lock that could not be refreshed for so long is checked, before others may take it for stale.
+  // A lock that could not be refreshed for so long is not made new any more.
   std::chrono::milliseconds expiry{std::chrono::seconds(1350)};
+  // After so long others may take it for stale, as restic does, and remove what it protects.
+  std::chrono::milliseconds stale{std::chrono::minutes(30)};
   // restic's pause between writing a lock and looking for others that were written meanwhile.
   std::chrono::milliseconds pause{200};
 };
@@ -63,7 +65,8 @@ class SharedLock {
   SharedLock& operator=(const SharedLock&) = delete;
 
   // OK while what this lock protects can't have been removed: call it before publishing a snapshot.
-  // Errors: ABORTED if the lock was removed, or expired and is gone; that of the store.
+  // Errors: ABORTED if the lock was removed, or is so old that others may have taken it for stale;
+  //         that of the store.
   absl::Status Check();
 
  private:
@@ -72,6 +75,9 @@ class SharedLock {
   absl::Status Write();
   absl::Status CheckForExclusive();
   void Refresh();
+  // Since the lock was written: by the clock that others judge it by, or more, if that was set back
+  // or the machine slept. Requires: mutex_.
+  absl::Duration Age() const;
 
   FileStore& store_;
   const LockOptions options_;
@@ -82,6 +88,7 @@ class SharedLock {
   bool held_ = false;
   Id id_;
   absl::Time refreshed_ = absl::UnixEpoch();
+  absl::Duration refreshed_boot_;  // the same since the machine was started
   std::thread thread_;
 };
 

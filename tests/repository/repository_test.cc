@@ -248,6 +248,21 @@ TEST(Repository, RefreshesItsLock) {
   ValueOf(repository->SaveSnapshot({}));
 }
 
+// Others may have taken it for stale and removed what it protects, even if it is still there.
+TEST(Repository, ALockThatIsTooOldProtectsNothing) {
+  const test::TempDir directory;
+  ASSERT_OK(Repository::Create(BucketAt(directory.path()), "", Secret(kPassword)));
+  const auto repository = ValueOf(Repository::Open(
+      BucketAt(directory.path()), "", Secret(kPassword), true,
+      {.lock = {.stale = std::chrono::milliseconds(50), .pause = std::chrono::milliseconds(1)}}));
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  EXPECT_EQ(FilesIn(directory / "locks").size(), 1u);
+  const absl::Status refused = repository->SaveSnapshot({}).status();
+  EXPECT_TRUE(absl::IsAborted(refused)) << refused;
+  EXPECT_FALSE(std::filesystem::exists(directory / "snapshots") &&
+               !FilesIn(directory / "snapshots").empty());
+}
+
 TEST(Repository, SkipsIndexesThatAreSuperseded) {
   const test::TempDir directory;
   ASSERT_OK(Repository::Create(BucketAt(directory.path()), "", Secret(kPassword)));
