@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "cbt/rpc/client.h"
 #include "cbt/units.h"
+#include "programs/backup/restore_plan.h"
 #include "repository/host.h"
 #include "repository/parallel.h"
 #include "repository/tree.h"
@@ -24,6 +25,9 @@ using repository::Id;
 constexpr size_t kManyBlobs = size_t{1} << 20;
 // How many snapshots are tried as a parent, the newest first.
 constexpr size_t kMaxParents = 5;
+// Blobs that a delta leaves out and that are compared with the parent's nevertheless.
+constexpr size_t kMinSamples = 4;
+constexpr size_t kMaxSamples = 32;
 constexpr char kNotIncremental[] = "cbt.not-incremental";
 
 uint64_t BlobBytesFor(uint64_t size) {
@@ -156,7 +160,33 @@ class Creation {
       if (i >= same) wanted_[i] = true;
       if (!wanted_[i]) content_[i] = old.blobs[i];
     }
-    return absl::OkStatus();
+    return CheckParent();
+  }
+
+  // A delta of another volume, or from another snapshot of the same handle, is believed nowhere
+  // else: what it leaves out would be the parent's. Samples are enough for data that has nothing to
+  // do with the parent's, and cost a tenth of what is read anyway.
+  absl::Status CheckParent() const {
+    std::vector<uint32_t> believed;
+    for (uint32_t i = 0; i < content_.size(); ++i) {
+      if (!wanted_[i]) believed.push_back(i);
+    }
+    const size_t samples =
+        std::clamp((content_.size() - believed.size()) / 10, kMinSamples, kMaxSamples);
+    const absl::StatusOr<std::optional<uint32_t>> different = FindDifferent(
+        parent_->content, believed,
+        [this](uint64_t offset, std::span<uint8_t> out) { return input_.Read(offset, out); },
+        samples);
+    if (!different.ok()) return different.status();
+    if (!different->has_value()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("the data differs from snapshot ", parent_->snapshot.snapshot.id.Short(),
+                     " at byte_offset ", parent_->content.offsets[**different],
+                     ", which the delta from '", *parent_->snapshot.handle,
+                     "' leaves out: it is a delta of another volume, or from another "
+                     "snapshot of this handle. Back up another volume under another name; a full "
+                     "backup takes no "
+                     "--delta and no --from-service"));
   }
 
   absl::Status TryAllocated(bool& marked) {

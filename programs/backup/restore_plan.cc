@@ -45,6 +45,31 @@ absl::StatusOr<std::vector<uint32_t>> FindMissing(const VolumeContent& wanted,
   return blobs;
 }
 
+absl::StatusOr<std::optional<uint32_t>> FindDifferent(const VolumeContent& content,
+                                                      std::span<const uint32_t> numbers,
+                                                      const ReadBytes& read, size_t samples) {
+  if (numbers.empty()) return std::nullopt;
+  // In a volume all blobs but the last one have the same length.
+  const repository::Id zero = repository::Id::Of(
+      std::vector<uint8_t>(static_cast<size_t>(content.LengthOf(numbers.front()))));
+  std::vector<uint32_t> with_data;
+  std::vector<uint32_t> zeros;
+  for (const uint32_t i : numbers) (content.blobs[i] == zero ? zeros : with_data).push_back(i);
+  const size_t of_data = std::min(with_data.size(), samples - std::min(zeros.size(), samples / 4));
+  std::vector<uint32_t> chosen;
+  std::mt19937_64 random(std::random_device{}());
+  std::ranges::sample(with_data, std::back_inserter(chosen), static_cast<ptrdiff_t>(of_data),
+                      random);
+  std::ranges::sample(zeros, std::back_inserter(chosen), static_cast<ptrdiff_t>(samples - of_data),
+                      random);
+  for (const uint32_t i : chosen) {
+    std::vector<uint8_t> bytes(static_cast<size_t>(content.LengthOf(i)));
+    if (absl::Status done = read(content.offsets[i], bytes); !done.ok()) return done;
+    if (repository::Id::Of(bytes) != content.blobs[i]) return i;
+  }
+  return std::nullopt;
+}
+
 absl::Status CheckHeld(const VolumeContent& wanted, std::span<const uint32_t> missing,
                        CopyOutput& target, size_t samples) {
   std::vector<uint32_t> others;
@@ -55,18 +80,15 @@ absl::Status CheckHeld(const VolumeContent& wanted, std::span<const uint32_t> mi
       others.push_back(i);
     }
   }
-  std::vector<uint32_t> chosen;
-  std::mt19937_64 random(std::random_device{}());
-  std::sample(others.begin(), others.end(), std::back_inserter(chosen), samples, random);
-  for (const uint32_t i : chosen) {
-    std::vector<uint8_t> bytes(static_cast<size_t>(wanted.LengthOf(i)));
-    if (absl::Status read = target.Read(wanted.offsets[i], bytes); !read.ok()) return read;
-    if (repository::Id::Of(bytes) == wanted.blobs[i]) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("the target holds other data than the snapshot at byte_offset ",
-                     wanted.offsets[i], ", and nothing says that it was written"));
-  }
-  return absl::OkStatus();
+  const absl::StatusOr<std::optional<uint32_t>> different = FindDifferent(
+      wanted, others,
+      [&target](uint64_t offset, std::span<uint8_t> out) { return target.Read(offset, out); },
+      samples);
+  if (!different.ok()) return different.status();
+  if (!different->has_value()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the target holds other data than the snapshot at byte_offset ",
+                   wanted.offsets[**different], ", and nothing says that it was written"));
 }
 
 }  // namespace cbt::backup

@@ -106,6 +106,27 @@ TEST_F(Ladder, RefusesRangesOfAnotherSnapshot) {
   }
 }
 
+// The handles are the same, and the sizes: only the data shows that they are two volumes.
+TEST_F(Ladder, RefusesADeltaOfAnotherVolume) {
+  ValueOf(Make("one"));
+  std::mt19937_64 noise(4);
+  Bytes other(first_.size());
+  for (size_t i = 0; i < (4 << 20); ++i) other[i] = static_cast<uint8_t>(noise());
+  history_.Add("one", other);
+  other[5] ^= 1;
+  history_.Add("two", other);
+  const absl::Status refused = Make("two").status();
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_NE(refused.message().find("another volume"), std::string_view::npos) << refused;
+  // Also where one of the two is nearly empty.
+  Bytes sparse(first_.size());
+  history_.Add("one", sparse);
+  sparse[5] ^= 1;
+  history_.Add("two", sparse);
+  EXPECT_TRUE(absl::IsInvalidArgument(Make("two").status()));
+  EXPECT_EQ(ValueOf(FindVolumeSnapshots(*Open(), "vol")).size(), 1u);
+}
+
 TEST_F(Ladder, AVolumeGrowsAndShrinks) {
   ValueOf(Make("one"));
   Bytes bytes = first_;

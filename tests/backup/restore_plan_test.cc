@@ -124,6 +124,18 @@ TEST_F(RestorePlan, NoticesOtherData) {
   EXPECT_OK(CheckHeld(one, std::vector<uint32_t>{3}, wrong, 32));
 }
 
+// Of a volume that is nearly all zero, most samples are of what is not.
+TEST_F(RestorePlan, SamplesData) {
+  std::mt19937_64 random(7);
+  Bytes bytes(200 << 20);
+  std::ranges::copy(Noise(random, 1 << 20), bytes.begin() + (77 << 20));
+  Add("one", bytes);
+  const auto repository = OpenIn(BucketAt(directory_.path()));
+  const VolumeContent one = ContentOf(*repository, "one");
+  MemoryOutput empty(Bytes(bytes.size()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(CheckHeld(one, {}, empty, 4)));
+}
+
 // From any snapshot with any writes, back to any other one.
 TEST_F(RestorePlan, EveryHistoryComesBack) {
   const uint64_t seed = std::random_device{}();

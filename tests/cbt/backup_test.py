@@ -323,6 +323,18 @@ class Backup(support.CbtTest):
         self.assertEqual(pathlib.Path(target).read_bytes(), before)
         self.assertEqual([name for name in os.listdir(self.folder) if "partial" in name], [])
 
+    def test_another_volume_under_the_same_name(self):
+        """Its delta starts at a handle of the same text, and leaves out what the parent has otherwise."""
+        self.create("--init", "--data", self.snapshot("monday"), "--handle", "mon")
+        self.image = bytearray(noise(len(self.image)))
+        monday = self.write("other-monday.img", bytes(self.image))
+        self.change(5, b"new")
+        tuesday = self.write("other-tuesday.img", bytes(self.image))
+        arguments = ("--data", tuesday, "--delta", monday, tuesday, "--delta-base", "mon", "--handle", "tue")
+        _, said = self.create(*arguments, code=2)
+        self.assertIn("a delta of another volume", said)
+        self.assertEqual(len(self.backup("list", "--json").stdout.splitlines()), 1)
+
     def test_kills(self):
         """Killed at any time, a backup is finished by the next one. A thousand kills at CBT_TEST_SCALE=112."""
         environment = {**os.environ, **self.environment}
