@@ -35,6 +35,7 @@
 #include "programs/backup/restore.h"
 #include "programs/backup/volume_snapshot.h"
 #include "repository/repository.h"
+#include "tests/bucket/passing_bucket.h"
 
 namespace cbt::bench {
 namespace {
@@ -59,37 +60,19 @@ void Need(const absl::Status& status) {
 }
 
 // A directory; `drops`: nothing that is put is kept, but locks.
-class DroppingBucket final : public bucket::Bucket {
+class DroppingBucket final : public bucket::PassingBucket {
  public:
   DroppingBucket(std::unique_ptr<bucket::Bucket> bucket, bool drops)
-      : bucket_(std::move(bucket)), drops_(drops) {}
-  const std::string& name() const override { return bucket_->name(); }
+      : PassingBucket(std::move(bucket)), drops_(drops) {}
   bool is_local() const override { return true; }
   absl::Status Put(const std::string& key, std::span<const uint8_t> bytes) override {
-    return drops_ && !key.starts_with("locks/") ? absl::OkStatus() : bucket_->Put(key, bytes);
-  }
-  absl::Status PutParts(const std::string& key, uint64_t size, const PartReader& read) override {
-    return bucket_->PutParts(key, size, read);
-  }
-  absl::StatusOr<std::vector<uint8_t>> GetRange(const std::string& key, uint64_t offset,
-                                                uint64_t length) override {
-    return bucket_->GetRange(key, offset, length);
+    return drops_ && !key.starts_with("locks/") ? absl::OkStatus() : PassingBucket::Put(key, bytes);
   }
   absl::Status ReadRange(const std::string& key, uint64_t offset, std::span<uint8_t> out) override {
-    return bucket_->ReadRange(key, offset, out);
+    return passed_to().ReadRange(key, offset, out);
   }
-  absl::StatusOr<std::vector<uint8_t>> Get(const std::string& key, uint64_t max) override {
-    return bucket_->Get(key, max);
-  }
-  absl::StatusOr<uint64_t> Size(const std::string& key) override { return bucket_->Size(key); }
-  absl::Status List(const std::string& prefix,
-                    const std::function<absl::Status(const bucket::ObjectInfo&)>& use) override {
-    return bucket_->List(prefix, use);
-  }
-  absl::Status Delete(const std::string& key) override { return bucket_->Delete(key); }
 
  private:
-  const std::unique_ptr<bucket::Bucket> bucket_;
   const bool drops_;
 };
 

@@ -14,6 +14,7 @@
 #include "cbt/memory.h"
 #include "programs/backup/create.h"
 #include "programs/backup/restore.h"
+#include "tests/bucket/passing_bucket.h"
 #include "tests/support/status.h"
 #include "tests/support/temp_dir.h"
 
@@ -125,39 +126,9 @@ class History final : public RangeSource {
   std::string target_;
 };
 
-// Passes every call on, for buckets that change some.
-class PassingBucket : public bucket::Bucket {
- public:
-  explicit PassingBucket(std::unique_ptr<bucket::Bucket> bucket) : bucket_(std::move(bucket)) {}
-
-  const std::string& name() const override { return bucket_->name(); }
-  absl::Status Put(const std::string& key, std::span<const uint8_t> bytes) override {
-    return bucket_->Put(key, bytes);
-  }
-  absl::Status PutParts(const std::string& key, uint64_t size, const PartReader& read) override {
-    return bucket_->PutParts(key, size, read);
-  }
-  absl::StatusOr<Bytes> GetRange(const std::string& key, uint64_t offset,
-                                 uint64_t length) override {
-    return bucket_->GetRange(key, offset, length);
-  }
-  absl::StatusOr<Bytes> Get(const std::string& key, uint64_t max_bytes) override {
-    return bucket_->Get(key, max_bytes);
-  }
-  absl::StatusOr<uint64_t> Size(const std::string& key) override { return bucket_->Size(key); }
-  absl::Status List(const std::string& prefix,
-                    const std::function<absl::Status(const bucket::ObjectInfo&)>& use) override {
-    return bucket_->List(prefix, use);
-  }
-  absl::Status Delete(const std::string& key) override { return bucket_->Delete(key); }
-
- private:
-  const std::unique_ptr<bucket::Bucket> bucket_;
-};
-
 // Refuses everything from the n-th object on that is stored, as a process that is killed then. With
 // `torn`, that object is stored, and the answer is lost.
-class DyingBucket final : public PassingBucket {
+class DyingBucket final : public bucket::PassingBucket {
  public:
   DyingBucket(std::unique_ptr<bucket::Bucket> bucket, int puts, bool torn)
       : PassingBucket(std::move(bucket)), left_(puts), torn_(torn) {}

@@ -15,7 +15,7 @@ struct Requests {
 };
 
 // Counts what is read from packs.
-class CountingBucket final : public PassingBucket {
+class CountingBucket final : public bucket::PassingBucket {
  public:
   CountingBucket(std::unique_ptr<bucket::Bucket> bucket, Requests& requests)
       : PassingBucket(std::move(bucket)), requests_(requests) {}
