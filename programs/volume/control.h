@@ -72,6 +72,9 @@ class ControlClient {
   absl::StatusOr<SnapshotInfo> TakeSnapshot(const std::string& id);
   absl::Status DeleteSnapshot(const std::string& id,
                               const std::optional<MarkLimits>& marks = std::nullopt);
+  // See TrackedVolume::HoldWrites(): until the client is destroyed, at most for `seconds` (60). After
+  // that, each request fails with UNAVAILABLE. INVALID_ARGUMENT from a server of an earlier version.
+  absl::Status HoldWrites(unsigned seconds);
   // Oldest first. INVALID_ARGUMENT from a server of an earlier version, which has none.
   absl::StatusOr<std::vector<SnapshotMark>> ListMarks();
   // All of them, in as many requests as that takes; oldest first.

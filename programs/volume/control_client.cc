@@ -112,6 +112,10 @@ absl::Status ControlClient::DeleteSnapshot(const std::string& id,
   return core_->Ask({.kind = ControlRequest::Kind::kDelete, .id = id, .marks = marks}).status();
 }
 
+absl::Status ControlClient::HoldWrites(unsigned seconds) {
+  return core_->Ask({.kind = ControlRequest::Kind::kHold, .seconds = seconds}).status();
+}
+
 absl::StatusOr<std::vector<SnapshotInfo>> ControlClient::ListSnapshots() {
   return core_->AskForAll<SnapshotInfo>(ControlRequest::Kind::kList,
                                         [](ControlAnswer& page) { return &page.snapshots; });

@@ -29,14 +29,15 @@ struct KindName {
   Kind kind;
   std::string_view name;
 };
-constexpr std::array<KindName, 8> kKinds = {{{Kind::kSnapshot, "snapshot"},
+constexpr std::array<KindName, 9> kKinds = {{{Kind::kSnapshot, "snapshot"},
                                              {Kind::kDelete, "delete"},
                                              {Kind::kList, "list"},
                                              {Kind::kFind, "find"},
                                              {Kind::kResize, "resize"},
                                              {Kind::kRevert, "revert"},
                                              {Kind::kStatus, "status"},
-                                             {Kind::kMarks, "marks"}}};
+                                             {Kind::kMarks, "marks"},
+                                             {Kind::kHold, "hold"}}};
 
 // Reads the members of an object, and remembers whether one was missing or of another type.
 class Members {
@@ -179,6 +180,7 @@ std::string Encode(const ControlRequest& request) {
   if (!request.id.empty()) line.Field("id", request.id);
   if (!request.after.empty()) line.Field("after", request.after);
   if (request.kind == Kind::kResize) line.Field("capacity", request.capacity);
+  if (request.kind == Kind::kHold) line.Field("seconds", request.seconds);
   if (request.marks.has_value()) {
     line.Key("marks").BeginObject().Field("count", request.marks->count);
     line.Field("seconds", request.marks->age.count());
@@ -217,7 +219,8 @@ absl::StatusOr<ControlRequest> DecodeRequest(std::string_view line) {
                                          [&](const KindName& each) { return each.name == name; });
   if (named == kKinds.end()) {
     return absl::InvalidArgumentError(
-        "expected a \"request\" of snapshot, delete, list, find, resize, revert, status, marks");
+        "expected a \"request\" of snapshot, delete, list, find, resize, revert, status, marks, "
+        "hold");
   }
   ControlRequest request{.kind = named->kind};
   if (request.kind == Kind::kSnapshot || request.kind == Kind::kDelete ||
@@ -235,10 +238,13 @@ absl::StatusOr<ControlRequest> DecodeRequest(std::string_view line) {
     }
   }
   if (request.kind == Kind::kResize) request.capacity = members.Number("capacity");
+  if (request.kind == Kind::kHold) request.seconds = members.Number("seconds");
   if (!members.sound()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "\"", name, "\" needs ",
-        request.kind == Kind::kResize ? "a number \"capacity\"" : "a string \"id\" or \"after\""));
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", name, "\" needs ",
+                     request.kind == Kind::kResize ? "a number \"capacity\""
+                     : request.kind == Kind::kHold ? "a number \"seconds\""
+                                                   : "a string \"id\" or \"after\""));
   }
   return request;
 }

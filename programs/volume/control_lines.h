@@ -24,12 +24,13 @@ inline constexpr size_t kMaxAnswerBytes = size_t{4} << 20;
 inline constexpr uint64_t kMaxPage = 1000;  // snapshots or marks in an answer
 
 struct ControlRequest {
-  enum class Kind { kSnapshot, kDelete, kList, kFind, kResize, kRevert, kStatus, kMarks };
+  enum class Kind { kSnapshot, kDelete, kList, kFind, kResize, kRevert, kStatus, kMarks, kHold };
   Kind kind = Kind::kStatus;
   std::string id = {};                   // kSnapshot, kDelete, kFind, kRevert
   std::optional<MarkLimits> marks = {};  // kDelete
   std::string after = {};  // kList, kMarks: the last id of the page before; empty: from the oldest
   uint64_t capacity = 0;   // kResize
+  uint64_t seconds = 0;    // kHold
 };
 
 struct ControlAnswer {

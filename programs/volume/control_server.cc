@@ -27,6 +27,8 @@ using Clock = LineChannel::Clock;
 
 // A client that does not read its answer for so long is disconnected.
 constexpr std::chrono::seconds kWriteLimit(10);
+// The longest that a client can hold writes: kernels complain of a write that takes two minutes.
+constexpr uint64_t kMostHoldSeconds = 60;
 
 // Puts a page of `all` into `entries`.
 template <typename Entry>
@@ -80,6 +82,7 @@ ControlAnswer Carry(TrackedVolume& volume, const ControlRequest& request, bool a
                     "first, and serve it by itself")};
       }
       return {.status = volume.Revert(request.id)};
+    case ControlRequest::Kind::kHold:  // the session's
     case ControlRequest::Kind::kStatus:
       break;
   }
@@ -215,17 +218,31 @@ class ControlServer::Core {
   void Serve(int socket) noexcept {
     try {
       LineChannel channel(socket, kMaxRequestBytes);
+      // Ends with the session, which ends when its time is over: what a client asks of it after the
+      // hold has no answer, and so never counts as asked within it.
+      std::optional<WriteHold> hold;
+      Clock::time_point hold_end = Clock::time_point::max();
       for (;;) {
-        const absl::StatusOr<std::string> line =
-            channel.Read(Clock::now() + std::chrono::seconds(options_.idle_seconds));
+        const absl::StatusOr<std::string> line = channel.Read(
+            std::min(hold_end, Clock::now() + std::chrono::seconds(options_.idle_seconds)));
         ControlAnswer answer;
         if (!line.ok()) {
           if (!absl::IsOutOfRange(line.status())) return;
           answer.status = absl::InvalidArgumentError(line.status().message());
-        } else if (absl::StatusOr<ControlRequest> request = DecodeRequest(*line); request.ok()) {
-          answer = Carry(volume_, *request, options_.allow_revert);
-        } else {
+        } else if (absl::StatusOr<ControlRequest> request = DecodeRequest(*line); !request.ok()) {
           answer.status = request.status();
+        } else if (Clock::now() >= hold_end) {
+          return;
+        } else if (request->kind == ControlRequest::Kind::kHold) {
+          if (!hold.has_value()) {
+            hold_end =
+                Clock::now() + std::chrono::seconds(std::min(request->seconds, kMostHoldSeconds));
+            absl::StatusOr<WriteHold> held = volume_.HoldWrites();
+            answer.status = held.status();
+            if (held.ok()) hold.emplace(*std::move(held));
+          }
+        } else {
+          answer = Carry(volume_, *request, options_.allow_revert);
         }
         const absl::Status sent = channel.Write(Encode(answer), Clock::now() + kWriteLimit);
         if (!sent.ok() || !line.ok()) return;

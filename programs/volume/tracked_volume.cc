@@ -51,6 +51,7 @@ absl::Status TrackedVolume::Resize(uint64_t capacity) { return core_->Resize(cap
 absl::StatusOr<SnapshotInfo> TrackedVolume::TakeSnapshot(const std::string& id) {
   return core_->TakeSnapshot(id);
 }
+absl::StatusOr<WriteHold> TrackedVolume::HoldWrites() { return core_->HoldWrites(); }
 absl::Status TrackedVolume::DeleteSnapshot(const std::string& id,
                                            const std::optional<MarkLimits>& marks) {
   return core_->DeleteSnapshot(id, marks);

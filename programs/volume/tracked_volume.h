@@ -41,6 +41,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -51,6 +52,8 @@
 #include "programs/volume/snapshot_info.h"
 
 namespace cbt::volume {
+
+class WriteGate;
 
 struct CreateOptions {
   // The identity of the volume in its maps; UTF-8, at most kMaxMapNameBytes. Empty: a random one.
@@ -117,6 +120,18 @@ struct VolumeStatus {
   // The last error of background work: a copy that failed, a checkpoint; or that Open() found the
   // data changed. Empty if there was none.
   std::string last_error = {};
+};
+
+// Writes to a volume are held while it exists. Must not outlive the volume.
+class WriteHold {
+ public:
+  explicit WriteHold(WriteGate& gate);
+  WriteHold(WriteHold&& other) noexcept : gate_(std::exchange(other.gate_, nullptr)) {}
+  WriteHold& operator=(WriteHold&&) = delete;
+  ~WriteHold();
+
+ private:
+  WriteGate* gate_;
 };
 
 // Thread-safe. Read(), Write(), Zero(), Trim(), Flush() and Extents() run in parallel and wait for
@@ -204,6 +219,13 @@ class TrackedVolume {
   //         there is no snapshot then, and the call can be repeated.
   absl::StatusOr<SnapshotInfo> TakeSnapshot(const std::string& id);
 
+  // Holds writes, trims and zeroes back until the result is destroyed: those under way end first,
+  // and none begins. Snapshots can be taken meanwhile, and Revert() is refused. Snapshots of several
+  // volumes are of one moment if each is taken while its volume is held and after all of them were:
+  // a write is in its snapshot if another one began after it had ended and is in its own.
+  // Errors: FAILED_PRECONDITION if the volume is closed, UNAVAILABLE while it goes back.
+  absl::StatusOr<WriteHold> HoldWrites();
+
   // Deletes a snapshot at any position, ready or not; OK without one. Deltas over it stay: the
   // maps on both sides of it are united. The id can be used again.
   //
@@ -225,8 +247,8 @@ class TrackedVolume {
   // UNAVAILABLE, and the next Open() finishes it, or fails.
   //
   // Errors: INVALID_ARGUMENT for the id, NOT_FOUND; UNAVAILABLE while the snapshot is being copied;
-  //         FAILED_PRECONDITION while somebody is attached; DATA_LOSS if the snapshot's file has
-  //         another size; RESOURCE_EXHAUSTED, file errors.
+  //         FAILED_PRECONDITION while somebody is attached or writes are held; DATA_LOSS if the
+  //         snapshot's file has another size; RESOURCE_EXHAUSTED, file errors.
   // Cost:   what changed since the snapshot is cloned or copied.
   absl::Status Revert(const std::string& id);
 

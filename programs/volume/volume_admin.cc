@@ -38,6 +38,20 @@ absl::Status TrackedVolume::Core::FinishEpoch() {
   return tracker_->Acknowledge(map->identity());
 }
 
+WriteHold::WriteHold(WriteGate& gate) : gate_(&gate) { gate_->Hold(); }
+
+WriteHold::~WriteHold() {
+  if (gate_ != nullptr) gate_->Open();
+}
+
+absl::StatusOr<WriteHold> TrackedVolume::Core::HoldWrites() {
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  // What is under way may change the data without a write.
+  const std::lock_guard<std::mutex> admin(admin_);
+  if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  return WriteHold(gate_);
+}
+
 absl::StatusOr<SnapshotInfo> TrackedVolume::Core::TakeSnapshot(const std::string& id) {
   if (absl::Status status = CheckUsable(); !status.ok()) return status;
   if (absl::Status status = CheckSnapshotId(id); !status.ok()) return status;
@@ -290,6 +304,10 @@ absl::Status TrackedVolume::Core::Revert(const std::string& id) {
   const std::lock_guard<std::mutex> open(close_);
   const std::lock_guard<std::mutex> admin(admin_);
   if (absl::Status status = CheckUsable(); !status.ok()) return status;
+  if (gate_.held()) {
+    return absl::FailedPreconditionError(
+        "writes to the volume are held, for snapshots of one moment: repeat this after them");
+  }
   if (absl::Status status = FinishEpoch(); !status.ok()) return status;
   {
     const std::lock_guard<std::mutex> lock(users_mutex_);

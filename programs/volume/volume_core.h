@@ -47,6 +47,7 @@ class TrackedVolume::Core {
   absl::StatusOr<std::vector<VolumeExtent>> Extents(Extent extent, size_t most) const;
 
   // Administration: volume_admin.cc.
+  absl::StatusOr<WriteHold> HoldWrites();
   absl::StatusOr<SnapshotInfo> TakeSnapshot(const std::string& id);
   absl::Status DeleteSnapshot(const std::string& id, const std::optional<MarkLimits>& marks);
   absl::Status Resize(uint64_t capacity);

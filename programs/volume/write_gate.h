@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 
@@ -34,21 +35,35 @@ class WriteGate {
     }
   }
 
-  // Each returns once no write is inside. One thread at a time may hold or shut the gate.
-  void Hold() { Set(State::kHeld); }
-  void Shut() { Set(State::kShut); }
-  // Requires: the calling thread holds the gate.
+  // Returns once no write is inside. The gate is held until each Hold() has had its Open(); it may
+  // be held several times at once, by any threads.
+  void Hold() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    ++holds_;
+    if (state_.load() != State::kShut) Set(State::kHeld, lock);
+  }
+  // Requires: a Hold() without its Open(). A gate that was shut meanwhile stays so.
   void Open() {
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (--holds_ > 0 || state_.load() == State::kShut) return;
     state_.store(State::kOpen, std::memory_order_seq_cst);
     changed_.notify_all();
+  }
+  // For good. Returns once no write is inside.
+  void Shut() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    Set(State::kShut, lock);
+  }
+
+  bool held() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return holds_ > 0;
   }
 
  private:
   enum class State : uint8_t { kOpen, kHeld, kShut };
 
-  void Set(State state) {
-    std::unique_lock<std::mutex> lock(mutex_);
+  void Set(State state, std::unique_lock<std::mutex>& lock) {
     state_.store(state, std::memory_order_seq_cst);
     changed_.notify_all();
     changed_.wait(lock, [this] { return inside_.load(std::memory_order_seq_cst) == 0; });
@@ -56,7 +71,8 @@ class WriteGate {
 
   std::atomic<uint64_t> inside_{0};
   std::atomic<State> state_{State::kOpen};
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  size_t holds_ = 0;  // under mutex_
   std::condition_variable changed_;
 };
 

@@ -110,7 +110,8 @@ TEST_F(ControlTest, RubbishIsRefusedAndHarmsNobody) {
         "{\"request\":\"snapshot\"}", "{\"request\":\"snapshot\",\"id\":7}",
         "{\"request\":\"revert\"}", "{\"request\":\"resize\",\"capacity\":-1}",
         "{\"request\":\"resize\",\"capacity\":1e99}", "{\"request\":\"resize\",\"capacity\":\"5\"}",
-        "\xff\xfe", "{\"request\":\"\xff\"}", "{\"request\":\"list\",\"after\":[]}"}) {
+        "\xff\xfe", "{\"request\":\"\xff\"}", "{\"request\":\"list\",\"after\":[]}",
+        "{\"request\":\"hold\"}", "{\"request\":\"hold\",\"seconds\":-1}"}) {
     const auto answer = ValueOf(DecodeAnswer(Ask(Dial().number(), line + "\n")));
     EXPECT_TRUE(absl::IsInvalidArgument(answer.status)) << line;
   }
