@@ -8,17 +8,12 @@
 #include "base/text.h"
 #include "cbt/extent.h"
 #include "programs/driver/health.h"
+#include "programs/driver/messages.h"
 
 namespace cbt::driver {
 namespace {
 
-constexpr std::string_view kKubernetesPrefix = "csi.storage.k8s.io/";
 constexpr char kNoMutableParameters[] = "mutable_parameters: there are none";
-
-absl::Status Require(const std::string& value, const char* field) {
-  return value.empty() ? absl::InvalidArgumentError(absl::StrCat(field, ": is missing"))
-                       : absl::OkStatus();
-}
 
 absl::StatusOr<CapacityRange> RangeOf(const csi::v1::CapacityRange& range) {
   if (range.required_bytes() < 0 || range.limit_bytes() < 0) {
@@ -68,18 +63,6 @@ absl::Status CheckPage(int32_t max_entries, const std::string& token,
     return absl::AbortedError("starting_token: was not returned by this driver");
   }
   return absl::OkStatus();
-}
-
-void FillIn(csi::v1::Snapshot& message, const Snapshot& snapshot, const NodeTopology& topology) {
-  topology.FillIn(*message.add_accessible_topology());
-  constexpr int64_t kNanoseconds = 1'000'000'000;
-  message.set_snapshot_id(snapshot.id);
-  message.set_source_volume_id(snapshot.volume_id);
-  const SnapshotCut& cut = *snapshot.record.cut;
-  message.set_size_bytes(static_cast<int64_t>(cut.size));
-  message.mutable_creation_time()->set_seconds(cut.created_ns / kNanoseconds);
-  message.mutable_creation_time()->set_nanos(static_cast<int32_t>(cut.created_ns % kNanoseconds));
-  message.set_ready_to_use(snapshot.ready());
 }
 
 }  // namespace
@@ -279,11 +262,7 @@ grpc::Status ControllerService::CreateSnapshot(grpc::ServerContext*,
     if (absl::Status id = Require(request->source_volume_id(), "source_volume_id"); !id.ok()) {
       return id;
     }
-    for (const auto& [key, value] : request->parameters()) {
-      if (!key.starts_with(kKubernetesPrefix)) {
-        return absl::InvalidArgumentError("parameters: snapshots have none");
-      }
-    }
+    if (absl::Status none = RequireNoParameters(request->parameters()); !none.ok()) return none;
     if (absl::Status here = CheckTopology(request->accessibility_requirements()); !here.ok()) {
       return here;
     }

@@ -19,6 +19,7 @@
 #include "ops/http_page.h"
 #include "ops/metric_set.h"
 #include "programs/driver/controller_service.h"
+#include "programs/driver/group_service.h"
 #include "programs/driver/identity_service.h"
 #include "programs/driver/metadata_provider.h"
 #include "programs/driver/node_service.h"
@@ -121,6 +122,7 @@ class Driver::Impl {
         calls_, *store_, topology,
         [this](const std::string& id) { return node_->host().health(id); },
         [this](const std::string& id) { return node_->Expand(id, "a device").status(); });
+    groups_.emplace(calls_, *store_, topology);
     node_service_.emplace(calls_, *node_, topology);
     absl::StatusOr<std::unique_ptr<rpc::GrpcService>> metadata = rpc::GrpcService::Create(
         *provider_, {.telemetry = {.observer = streams_.get(), .log = options_.log}});
@@ -133,6 +135,7 @@ class Driver::Impl {
     builder.AddListeningPort(address_.GrpcTarget(), grpc::InsecureServerCredentials());
     builder.RegisterService(&*identity_);
     builder.RegisterService(&*controller_);
+    builder.RegisterService(&*groups_);
     builder.RegisterService(&*node_service_);
     builder.RegisterService(metadata_.get());
     server_ = builder.BuildAndStart();
@@ -204,6 +207,7 @@ class Driver::Impl {
   std::optional<MetadataProvider> provider_;
   std::optional<IdentityService> identity_;
   std::optional<ControllerService> controller_;
+  std::optional<GroupService> groups_;
   std::optional<NodeService> node_service_;
   std::unique_ptr<rpc::GrpcService> metadata_;
   std::unique_ptr<net::SocketFile> socket_;

@@ -38,10 +38,11 @@ grpc::Status IdentityService::GetPluginCapabilities(
     csi::v1::GetPluginCapabilitiesResponse* response) {
   return calls_.Run("/csi.v1.Identity/GetPluginCapabilities", [&] {
     using Capability = csi::v1::PluginCapability;
-    for (const auto type : {Capability::Service::CONTROLLER_SERVICE,
-                            Capability::Service::VOLUME_ACCESSIBILITY_CONSTRAINTS,
-                            Capability::Service::SNAPSHOT_METADATA_SERVICE,
-                            Capability::Service::SNAPSHOT_ACCESSIBILITY_CONSTRAINTS}) {
+    for (const auto type :
+         {Capability::Service::CONTROLLER_SERVICE, Capability::Service::GROUP_CONTROLLER_SERVICE,
+          Capability::Service::VOLUME_ACCESSIBILITY_CONSTRAINTS,
+          Capability::Service::SNAPSHOT_METADATA_SERVICE,
+          Capability::Service::SNAPSHOT_ACCESSIBILITY_CONSTRAINTS}) {
       response->add_capabilities()->mutable_service()->set_type(type);
     }
     response->add_capabilities()->mutable_volume_expansion()->set_type(

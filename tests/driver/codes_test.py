@@ -28,6 +28,7 @@ class CodesTest(parts.DriverTest):
         capabilities = self.client.GetPluginCapabilities().capabilities
         self.assertEqual([one.service.type for one in capabilities if one.HasField("service")],
                          [csi.PluginCapability.Service.CONTROLLER_SERVICE,
+                          csi.PluginCapability.Service.GROUP_CONTROLLER_SERVICE,
                           csi.PluginCapability.Service.VOLUME_ACCESSIBILITY_CONSTRAINTS,
                           csi.PluginCapability.Service.SNAPSHOT_METADATA_SERVICE,
                           csi.PluginCapability.Service.SNAPSHOT_ACCESSIBILITY_CONSTRAINTS])

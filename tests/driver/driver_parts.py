@@ -21,7 +21,7 @@ sys.path.append(os.path.join(HERE, "..", "support"))
 
 # pylint: disable=wrong-import-position
 import csi_client  # noqa: E402
-import csi_pb2 as csi  # noqa: E402
+import csi_groups_pb2 as csi  # noqa: E402  # csi_pb2 is in it
 import grpc  # noqa: E402
 import runner  # noqa: E402
 

@@ -39,6 +39,8 @@ class Client:
 
     def __getattr__(self, name):
         service = self.SERVICES.get(name, "Node" if name.startswith("Node") else "Controller")
+        if "Group" in name:
+            service = "GroupController"
         call = self.channel.unary_unary(
             f"/csi.v1.{service}/{name}",
             request_serializer=lambda message: message.SerializeToString(),

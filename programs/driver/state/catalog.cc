@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -21,11 +22,13 @@ namespace {
 
 constexpr std::string_view kVolumePrefix = "vol-";
 constexpr std::string_view kSnapshotPrefix = "snap-";
+constexpr std::string_view kGroupPrefix = "group-";
 constexpr size_t kRandomBytes = 12;
 constexpr uint64_t kMaxRecordBytes = 1 << 20;
 constexpr char kRecord[] = "RECORD";
 constexpr char kMaking[] = "MAKING";
 constexpr char kRemoved[] = "REMOVED";
+constexpr char kGone[] = ".gone";
 
 bool IsId(std::string_view id, std::string_view prefix) {
   return id.size() == prefix.size() + 2 * kRandomBytes && id.starts_with(prefix) &&
@@ -78,6 +81,7 @@ absl::StatusOr<std::string> RandomId(std::string_view prefix) {
 
 bool IsVolumeId(std::string_view id) { return IsId(id, kVolumePrefix); }
 bool IsSnapshotId(std::string_view id) { return IsId(id, kSnapshotPrefix); }
+bool IsGroupId(std::string_view id) { return IsId(id, kGroupPrefix); }
 
 absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(
     const std::string& state_directory,
@@ -113,7 +117,37 @@ absl::StatusOr<std::unique_ptr<Catalog>> Catalog::Open(
     catalog->LeaveAlone(id, loaded);
     damaged(id, loaded);
   }
+  if (absl::Status loaded = catalog->LoadGroups(damaged); !loaded.ok()) return loaded;
   return catalog;
+}
+
+absl::Status Catalog::LoadGroups(
+    const std::function<void(const std::string& id, const absl::Status& why)>& damaged) {
+  if (absl::Status made = MakeDirectory(groups_directory_, /*sync=*/true); !made.ok()) return made;
+  absl::StatusOr<Directory> directory = Directory::Open(groups_directory_);
+  if (!directory.ok()) return directory.status();
+  const absl::StatusOr<std::vector<std::string>> files = directory->List();
+  if (!files.ok()) return files.status();
+  for (const std::string& file : *files) {
+    const bool gone = file.ends_with(kGone);
+    const std::string id = gone ? file.substr(0, file.size() - std::strlen(kGone)) : file;
+    if (!IsGroupId(id)) continue;
+    const absl::StatusOr<std::vector<uint8_t>> bytes = ReadRecord(*directory, file);
+    absl::StatusOr<GroupRecord> record =
+        bytes.ok() ? DecodeGroup(*bytes, directory->Shown(file)) : bytes.status();
+    if (record.ok()) {
+      // One that failed while it was synced may be there beside the one that was taken.
+      if (!gone && (record->taken || !group_names_.contains(record->name))) {
+        group_names_[record->name] = id;
+      }
+      groups_[id] = {.id = id, .record = *std::move(record), .gone = gone};
+      continue;
+    }
+    if (!IsDamage(record.status())) return record.status();
+    left_alone_[id] = std::string(record.status().message());
+    damaged(id, record.status());
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Catalog::Load(const std::string& id) {
@@ -200,8 +234,11 @@ void Catalog::LeaveAlone(const std::string& id, const absl::Status& why) {
 absl::Status Catalog::Absent(std::string_view id) const {
   const auto found = left_alone_.find(id);
   if (found != left_alone_.end()) return absl::DataLossError(found->second);
-  return absl::NotFoundError(
-      absl::StrCat("there is no ", IsSnapshotId(id) ? "snapshot " : "volume ", AbslView(id)));
+  return absl::NotFoundError(absl::StrCat("there is no ",
+                                          IsSnapshotId(id) ? "snapshot "
+                                          : IsGroupId(id)  ? "group snapshot "
+                                                           : "volume ",
+                                          AbslView(id)));
 }
 
 absl::Status Catalog::AbsentByName(const std::string& name) const {
@@ -421,10 +458,11 @@ absl::Status Catalog::SetNode(const std::string& id, const std::optional<NodeRec
 }
 
 absl::StatusOr<std::string> Catalog::ReserveSnapshot(const std::string& volume_id,
-                                                     const std::string& name) {
+                                                     const std::string& name,
+                                                     const std::string& group) {
   absl::StatusOr<std::string> id = RandomId(kSnapshotPrefix);
   if (!id.ok()) return id;
-  const SnapshotRecord record = {.name = name};
+  const SnapshotRecord record = {.name = name, .group = group};
   if (absl::Status written = Write(NameFile(volume_id, *id), EncodeSnapshot(record));
       !written.ok()) {
     ::unlink(NameFile(volume_id, *id).c_str());  // it may be there nevertheless
@@ -472,6 +510,70 @@ absl::Status Catalog::DropSnapshot(const std::string& id) {
   if (named != snapshot_names_.end() && named->second == id) snapshot_names_.erase(named);
   snapshots_of_[snapshot->volume_id].erase(id);
   --volumes_.at(snapshot->volume_id).snapshots;
+  return absl::OkStatus();
+}
+
+std::optional<Group> Catalog::FindGroup(std::string_view id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = groups_.find(id);
+  return found == groups_.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::optional<Group> Catalog::FindGroupByName(const std::string& name) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = group_names_.find(name);
+  return found == group_names_.end() ? std::nullopt : std::optional(groups_.at(found->second));
+}
+
+std::vector<Group> Catalog::AllGroups() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<Group> all;
+  all.reserve(groups_.size());
+  for (const auto& [id, group] : groups_) all.push_back(group);
+  return all;
+}
+
+absl::StatusOr<std::string> Catalog::AddGroup(const GroupRecord& record) {
+  absl::StatusOr<std::string> id = RandomId(kGroupPrefix);
+  if (!id.ok()) return id;
+  if (absl::Status written = Write(GroupFile(*id), EncodeGroup(record)); !written.ok()) {
+    ::unlink(GroupFile(*id).c_str());  // it may be there nevertheless
+    return written;
+  }
+  const std::lock_guard lock(mutex_);
+  groups_[*id] = {.id = *id, .record = record};
+  group_names_[record.name] = *id;
+  return id;
+}
+
+absl::Status Catalog::ChangeGroup(const std::string& id, const GroupRecord& record) {
+  if (absl::Status written = Write(GroupFile(id), EncodeGroup(record)); !written.ok()) {
+    return written;
+  }
+  const std::lock_guard lock(mutex_);
+  groups_.at(id).record = record;
+  return absl::OkStatus();
+}
+
+absl::Status Catalog::GiveUpGroup(const std::string& id) {
+  if (absl::Status ours = claim_->Check(); !ours.ok()) return ours;
+  if (::rename(GroupFile(id).c_str(), (GroupFile(id) + kGone).c_str()) != 0 && errno != ENOENT) {
+    return FileError(GroupFile(id), errno);
+  }
+  if (absl::Status synced = SyncDirectory(groups_directory_); !synced.ok()) return synced;
+  const std::lock_guard lock(mutex_);
+  Group& group = groups_.at(id);
+  group.gone = true;
+  const auto named = group_names_.find(group.record.name);
+  if (named != group_names_.end() && named->second == id) group_names_.erase(named);
+  return absl::OkStatus();
+}
+
+absl::Status Catalog::DropGroup(const std::string& id) {
+  if (absl::Status ours = claim_->Check(); !ours.ok()) return ours;
+  if (absl::Status removed = RemoveFile(GroupFile(id) + kGone); !removed.ok()) return removed;
+  const std::lock_guard lock(mutex_);
+  groups_.erase(id);
   return absl::OkStatus();
 }
 

@@ -9,6 +9,7 @@
 //     volume/                the TrackedVolume
 //     ID.view                instead of it: the data of a snapshot, which is read only
 //     control.sock, nbd.sock sockets of the process that serves it, while it is attached
+//   STATE/groups/ID        a group snapshot, see record.h; ID.gone: one that is being removed
 //
 // Every change is a file that is written aside and renamed, or removed, and on disk before the
 // function returns: a driver that is killed finds the state before or after the change. Ids are
@@ -58,6 +59,15 @@ struct Snapshot {
   SnapshotState state = SnapshotState::kReserved;
 
   bool ready() const noexcept { return state == SnapshotState::kReady; }
+};
+
+struct Group {
+  std::string id;
+  GroupRecord record;
+  bool gone = false;  // it is being removed, and its members are
+
+  // Clients may know of it.
+  bool shown() const noexcept { return record.taken && !gone; }
 };
 
 // A part of a list that is sorted by id.
@@ -124,23 +134,39 @@ class Catalog {
   // Nothing: detached.
   absl::Status SetNode(const std::string& id, const std::optional<NodeRecord>& node);
 
-  // Reserves the name and returns an id for the snapshot.
-  absl::StatusOr<std::string> ReserveSnapshot(const std::string& volume_id,
-                                              const std::string& name);
+  // Reserves the name and returns an id for the snapshot. `group`: see SnapshotRecord.
+  absl::StatusOr<std::string> ReserveSnapshot(const std::string& volume_id, const std::string& name,
+                                              const std::string& group = "");
   // The reserved snapshot has been taken: from here on it is this one or lost.
   absl::Status RecordCut(const std::string& id, const SnapshotCut& cut);
   // In memory only: the volume itself knows how far it is. Not for reserved ones.
   void SetSnapshotState(const std::string& id, SnapshotState state);
   absl::Status DropSnapshot(const std::string& id);
 
+  std::optional<Group> FindGroup(std::string_view id) const;
+  std::optional<Group> FindGroupByName(const std::string& name) const;
+  std::vector<Group> AllGroups() const;
+  // Returns its id.
+  absl::StatusOr<std::string> AddGroup(const GroupRecord& record);
+  // Not its name.
+  absl::Status ChangeGroup(const std::string& id, const GroupRecord& record);
+  // From here on it can only be dropped. Needs no room on disk.
+  absl::Status GiveUpGroup(const std::string& id);
+  // Requires: GiveUpGroup(), and its members are gone.
+  absl::Status DropGroup(const std::string& id);
+
  private:
   Catalog(std::unique_ptr<DirectoryClaim> claim, std::string state_directory)
       : claim_(std::move(claim)),
         paths_(state_directory),
+        groups_directory_(state_directory + "/groups"),
         volumes_directory_(std::move(state_directory) + "/volumes") {}
 
   absl::Status Load(const std::string& id);
   absl::StatusOr<std::vector<Snapshot>> ReadSnapshots(const std::string& id) const;
+  std::string GroupFile(const std::string& id) const { return groups_directory_ + "/" + id; }
+  absl::Status LoadGroups(
+      const std::function<void(const std::string& id, const absl::Status& why)>& damaged);
   void LeaveAlone(const std::string& id, const absl::Status& why);
   absl::Status Write(const std::string& path, const std::vector<uint8_t>& bytes) const;
   std::string NameFile(const std::string& volume_id, const std::string& id) const;
@@ -148,6 +174,7 @@ class Catalog {
 
   const std::unique_ptr<DirectoryClaim> claim_;
   const VolumePaths paths_;
+  const std::string groups_directory_;
   const std::string volumes_directory_;
   // Of volumes that are left alone, and why; constant after Open().
   std::map<std::string, std::string, std::less<>> left_alone_;        // volumes and snapshots
@@ -159,6 +186,8 @@ class Catalog {
   std::map<std::string, Snapshot, std::less<>> snapshots_;
   std::map<std::string, std::string, std::less<>> snapshot_names_;          // to ids
   std::map<std::string, std::set<std::string>, std::less<>> snapshots_of_;  // by volume
+  std::map<std::string, Group, std::less<>> groups_;
+  std::map<std::string, std::string, std::less<>> group_names_;  // to ids
   uint64_t provisioned_ = 0;
 };
 
@@ -168,6 +197,7 @@ absl::StatusOr<std::string> RandomId(std::string_view prefix);
 // True for a text that can be the id of a volume or of a snapshot.
 bool IsVolumeId(std::string_view id);
 bool IsSnapshotId(std::string_view id);
+bool IsGroupId(std::string_view id);
 
 }  // namespace cbt::driver
 

@@ -17,8 +17,12 @@ constexpr ManifestKind kNode = {.magic = {0x89, 'C', 'B', 'N', '\r', '\n', 0x1a,
                                 .owner = "node record"};
 constexpr ManifestKind kSnapshot = {.magic = {0x89, 'C', 'B', 'S', '\r', '\n', 0x1a, '\n'},
                                     .major = 1,
-                                    .minor = 1,
+                                    .minor = 2,
                                     .owner = "snapshot record"};
+constexpr ManifestKind kGroup = {.magic = {0x89, 'C', 'B', 'G', '\r', '\n', 0x1a, '\n'},
+                                 .major = 1,
+                                 .minor = 0,
+                                 .owner = "group snapshot record"};
 
 // The status of a reader after the last field.
 absl::Status CheckEnded(const ManifestReader& reader) {
@@ -123,6 +127,7 @@ std::vector<uint8_t> EncodeSnapshot(const SnapshotRecord& record) {
   const SnapshotCut cut = record.cut.value_or(SnapshotCut{});
   writer.Number(cut.created_ns);
   writer.Number(cut.size);
+  if (!record.group.empty()) writer.Text(record.group);
   return std::move(writer).Finish();
 }
 
@@ -136,6 +141,39 @@ absl::StatusOr<SnapshotRecord> DecodeSnapshot(std::span<const uint8_t> bytes,
   record.cut->created_ns = reader->Number<int64_t>();
   record.cut->size = reader->Number<uint64_t>();
   if (!cut) record.cut.reset();
+  if (!reader->ended()) record.group = reader->Text();  // since version 1.2
+  if (absl::Status ended = CheckEnded(*reader); !ended.ok()) return ended;
+  return record;
+}
+
+std::vector<uint8_t> EncodeGroup(const GroupRecord& record) {
+  ManifestWriter writer(kGroup);
+  writer.Text(record.name);
+  WriteFlag(writer, record.taken);
+  writer.Number(static_cast<uint32_t>(record.members.size()));
+  for (const GroupMember& member : record.members) {
+    writer.Text(member.volume_id);
+    writer.Text(member.snapshot_id);
+    writer.Number(member.cut.created_ns);
+    writer.Number(member.cut.size);
+  }
+  return std::move(writer).Finish();
+}
+
+absl::StatusOr<GroupRecord> DecodeGroup(std::span<const uint8_t> bytes, std::string_view shown) {
+  absl::StatusOr<ManifestReader> reader = ManifestReader::Open(bytes, kGroup, shown);
+  if (!reader.ok()) return reader.status();
+  GroupRecord record = {.name = reader->Text()};
+  record.taken = ReadFlag(*reader);
+  const auto members = reader->Number<uint32_t>();
+  for (uint32_t i = 0; i < members && reader->sound(); ++i) {
+    GroupMember member;
+    member.volume_id = reader->Text();
+    member.snapshot_id = reader->Text();
+    member.cut.created_ns = reader->Number<int64_t>();
+    member.cut.size = reader->Number<uint64_t>();
+    record.members.push_back(std::move(member));
+  }
   if (absl::Status ended = CheckEnded(*reader); !ended.ok()) return ended;
   return record;
 }

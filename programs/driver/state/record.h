@@ -84,12 +84,32 @@ struct SnapshotCut {
 
 // The file names/ID of a volume, for each snapshot of a client.
 struct SnapshotRecord {
-  std::string name;  // as the client chose it
+  std::string name;  // as the client chose it; of a group's member, the driver's own
   // Recorded before a client learns of the snapshot. Nothing: the name is only reserved, and no
   // client knows of a snapshot.
   std::optional<SnapshotCut> cut = {};
+  // The group snapshot that it is a member of, or empty. It is taken and deleted with the group.
+  std::string group = {};
 
   friend bool operator==(const SnapshotRecord&, const SnapshotRecord&) = default;
+};
+
+struct GroupMember {
+  std::string volume_id;
+  std::string snapshot_id = {};  // once it is reserved
+  SnapshotCut cut = {};          // once the group is taken
+
+  friend bool operator==(const GroupMember&, const GroupMember&) = default;
+};
+
+// The file groups/ID: a group snapshot.
+struct GroupRecord {
+  std::string name;  // as the client chose it
+  // All members are cut, at one moment. Before, no client knows of it.
+  bool taken = false;
+  std::vector<GroupMember> members = {};  // sorted by volume
+
+  friend bool operator==(const GroupRecord&, const GroupRecord&) = default;
 };
 
 // `shown` is the file's name in messages. Errors of the decoders: INVALID_ARGUMENT, DATA_LOSS,
@@ -103,6 +123,9 @@ std::vector<uint8_t> EncodeSnapshot(const SnapshotRecord& record);
 // cut at an unknown moment.
 absl::StatusOr<SnapshotRecord> DecodeSnapshot(std::span<const uint8_t> bytes,
                                               std::string_view shown);
+
+std::vector<uint8_t> EncodeGroup(const GroupRecord& record);
+absl::StatusOr<GroupRecord> DecodeGroup(std::span<const uint8_t> bytes, std::string_view shown);
 
 }  // namespace cbt::driver
 

@@ -56,6 +56,7 @@ void Store::Recover() {
   } else {
     options_.report("", left.status());
   }
+  SettleGroups();
   for (const Volume& volume : catalog_->AllVolumes()) {
     if (!volume.claimed) {
       if (absl::Status removed = RemoveUnclaimed(volume.id); !removed.ok()) {

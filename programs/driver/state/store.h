@@ -2,6 +2,7 @@
 #ifndef CBT_PROGRAMS_DRIVER_STATE_STORE_H_
 #define CBT_PROGRAMS_DRIVER_STATE_STORE_H_
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -62,6 +64,17 @@ struct VolumeRequest {
   uint64_t granularity = 4 * kKiB;
 };
 
+// Snapshots of several volumes, of one moment.
+struct GroupSnapshot {
+  std::string id;
+  std::vector<Snapshot> members;
+
+  bool ready() const noexcept {
+    return std::all_of(members.begin(), members.end(),
+                       [](const Snapshot& one) { return one.ready(); });
+  }
+};
+
 // Thread safe. Calls that meet another one for the same volume or name fail with ABORTED, to be
 // repeated. Every call can be repeated after any error, and after the driver was killed.
 class Store {
@@ -72,6 +85,8 @@ class Store {
   static constexpr uint64_t kCapacityUnit = 4 * kKiB;
   // As many regions as a tracker can have, see volume::CreateOptions.
   static constexpr uint64_t kLargestVolume = kPiB;
+  static constexpr size_t kMaxGroup = 64;  // volumes of a group snapshot
+  static constexpr unsigned kHoldSeconds = 30;
 
   // Opens the directory and removes what a killed driver had begun. Errors: as Catalog::Open().
   // Cost: O(volumes + snapshots).
@@ -111,7 +126,7 @@ class Store {
   //         TrackedVolume::TakeSnapshot().
   absl::StatusOr<Snapshot> CreateSnapshot(const std::string& volume_id, const std::string& name);
   // OK if it does not exist. Its moment stays in its volume, within StoreOptions::marks. Errors:
-  // DATA_LOSS if its volume is left alone.
+  // DATA_LOSS if its volume is left alone, INVALID_ARGUMENT for a member of a group snapshot.
   absl::Status DeleteSnapshot(const std::string& id);
   // The snapshot as it is now, also whether it is ready.
   // Errors: NOT_FOUND, DATA_LOSS if it was lost, ABORTED while it is being deleted.
@@ -119,6 +134,22 @@ class Store {
   // Asks the volume again whether a snapshot that is not ready is now. Where that can't be known
   // it stays as it was. Errors: as GetSnapshot().
   absl::Status Refresh(Snapshot& snapshot);
+
+  // The group snapshot of this name, taken if it was never taken: a snapshot of each volume, all of
+  // one moment. Writes to a volume wait until its own is taken, at most for kHoldSeconds. All or
+  // nothing: if one can't be taken, or the driver is killed, none is left.
+  // Errors: as CreateSnapshot(); INVALID_ARGUMENT for no volume, one that is named twice, or more than
+  //         kMaxGroup; ALREADY_EXISTS for a group snapshot of this name of other volumes;
+  //         FAILED_PRECONDITION for a view, and for a volume that an earlier version serves.
+  absl::StatusOr<GroupSnapshot> CreateGroup(const std::string& name,
+                                            std::vector<std::string> volume_ids);
+  // `snapshot_ids`: what the client takes for its members.
+  // Errors: NOT_FOUND, INVALID_ARGUMENT if its members are others; as GetSnapshot().
+  absl::StatusOr<GroupSnapshot> GetGroup(const std::string& id,
+                                         std::vector<std::string> snapshot_ids);
+  // With its members. OK if it does not exist. Errors: as DeleteSnapshot(); INVALID_ARGUMENT if its
+  // members are others.
+  absl::Status DeleteGroup(const std::string& id, std::vector<std::string> snapshot_ids);
 
   // Bytes that volumes can still get.
   absl::StatusOr<uint64_t> AvailableCapacity() const;
@@ -171,7 +202,17 @@ class Store {
   void RemoveIfUnused(const std::string& volume_id);
 
   absl::Status TakeReserved(const std::string& volume_id, const std::string& id);
+  absl::Status RemoveSnapshot(const Snapshot& snapshot,
+                              const std::optional<volume::MarkLimits>& marks);
   absl::Status SettleReserved(const Snapshot& snapshot);
+  bool IsOfUntakenGroup(const Snapshot& snapshot) const;
+  absl::Status CheckVolumesOf(const Group& group) const;
+  absl::Status CheckMembers(const Group& group, std::vector<std::string> snapshot_ids) const;
+  absl::StatusOr<GroupSnapshot> Show(const Group& group);
+  absl::Status TakeGroup(const std::string& id, GroupRecord& record);
+  absl::Status RecordCuts(const Group& group);
+  absl::Status RemoveGroup(const std::string& id);
+  void SettleGroups();
   absl::Status ReleaseName(const Snapshot& snapshot);
 
   // What needs no caller.

@@ -125,6 +125,7 @@ void Store::KeepTidy() {
 }
 
 void Store::Tidy() {
+  SettleGroups();
   clones_.EndOld();
   for (const std::string& volume : clones_.suspects()) RemoveStrays(volume);
   for (const Volume& volume : catalog_->AllVolumes()) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "programs/driver/state/errors.h"
 #include "programs/driver/state/store.h"
 #include "programs/volume/snapshot_reader.h"
@@ -48,6 +49,7 @@ void Store::LoadSnapshots(const std::string& id) {
     const absl::StatusOr<volume::SnapshotInfo> info = (*reader)->Find(snapshot.id);
     // The volume may have it nevertheless once it has been opened.
     if (!info.ok()) continue;
+    if (!snapshot.record.cut.has_value() && IsOfUntakenGroup(snapshot)) continue;
     if (!snapshot.record.cut.has_value() || IsUnknown(*snapshot.record.cut)) {
       const absl::Status recorded = catalog_->RecordCut(snapshot.id, CutOf(*info));
       if (!recorded.ok()) {
@@ -102,6 +104,7 @@ absl::StatusOr<Snapshot> Store::GetSnapshot(const std::string& id) {
 // What was cut before the driver was killed, or could not be recorded, stays: the client may call
 // again. Otherwise the name is free.
 absl::Status Store::SettleReserved(const Snapshot& snapshot) {
+  if (IsOfUntakenGroup(snapshot)) return RemoveSnapshot(snapshot, std::nullopt);
   const absl::StatusOr<volume::SnapshotInfo> info =
       access_.FindSnapshot(snapshot.volume_id, snapshot.id);
   if (info.ok()) return catalog_->RecordCut(snapshot.id, CutOf(*info));
@@ -178,20 +181,34 @@ absl::StatusOr<Snapshot> Store::CreateSnapshot(const std::string& volume_id,
   return *catalog_->FindSnapshot(id);
 }
 
+// Requires: the snapshot alone, and a share of its volume.
+absl::Status Store::RemoveSnapshot(const Snapshot& snapshot,
+                                   const std::optional<volume::MarkLimits>& marks) {
+  if (absl::Status deleted = access_.DeleteSnapshot(snapshot.volume_id, snapshot.id, marks);
+      !deleted.ok()) {
+    return deleted;
+  }
+  return catalog_->DropSnapshot(snapshot.id);
+}
+
 absl::Status Store::DeleteSnapshot(const std::string& id) {
   const std::optional<Snapshot> snapshot = catalog_->FindSnapshot(id);
   if (!snapshot.has_value()) return OkIfNotFound(catalog_->Absent(id));
+  // One whose group's record is damaged can go alone.
+  if (catalog_->FindGroup(snapshot->record.group).has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("snapshot ", id, " is a member of group snapshot ", snapshot->record.group,
+                     "; delete the group snapshot"));
+  }
   {
     const absl::StatusOr<KeyLocks::Held> held = locks_.TryShared("volume " + snapshot->volume_id);
     if (!held.ok()) return held.status();
     const absl::StatusOr<KeyLocks::Held> id_held = locks_.TryAlone("snapshot " + id);
     if (!id_held.ok()) return id_held.status();
     if (!catalog_->FindSnapshot(id).has_value()) return absl::OkStatus();
-    if (absl::Status deleted = access_.DeleteSnapshot(snapshot->volume_id, id, options_.marks);
-        !deleted.ok()) {
-      return deleted;
+    if (absl::Status removed = RemoveSnapshot(*snapshot, options_.marks); !removed.ok()) {
+      return removed;
     }
-    if (absl::Status dropped = catalog_->DropSnapshot(id); !dropped.ok()) return dropped;
   }
   RemoveIfUnused(snapshot->volume_id);
   return absl::OkStatus();

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "programs/volume/control.h"
+#include "absl/strings/str_cat.h"
 
 namespace cbt::driver {
 namespace {
@@ -33,12 +33,15 @@ Result VolumeAccess::Ask(const std::string& id, Served served, Opened opened) {
   if (absl::IsNotFound(volume.status())) return absl::DataLossError(volume.status().message());
   if (!volume.ok()) return volume.status();
   Result result = opened(**volume);
-  // After a disk has failed, only a volume that is opened again is known to be sound.
-  if (absl::IsResourceExhausted(StatusOf(result)) || absl::IsUnavailable(StatusOf(result))) {
-    *volume = nullptr;
-    Release(id).IgnoreError();
-  }
+  CloseIfFailed(id, *std::move(volume), StatusOf(result));
   return result;
+}
+
+// After a disk has failed, only a volume that is opened again is known to be sound.
+void VolumeAccess::CloseIfFailed(const std::string& id, Shared volume, const absl::Status& status) {
+  if (!absl::IsResourceExhausted(status) && !absl::IsUnavailable(status)) return;
+  volume = nullptr;
+  Release(id).IgnoreError();
 }
 
 absl::StatusOr<VolumeAccess::Shared> VolumeAccess::Open(const std::string& id) {
@@ -83,6 +86,36 @@ absl::StatusOr<volume::SnapshotInfo> VolumeAccess::TakeSnapshot(const std::strin
                                                                 const std::string& snapshot) {
   const auto take = [&snapshot](auto& volume) { return volume.TakeSnapshot(snapshot); };
   return Ask<absl::StatusOr<volume::SnapshotInfo>>(id, take, take);
+}
+
+absl::StatusOr<VolumeHold> VolumeAccess::Hold(const std::string& id, unsigned seconds) {
+  using volume::ControlClient;
+  absl::StatusOr<std::unique_ptr<ControlClient>> client =
+      ControlClient::Connect(catalog_.ControlSocket(id));
+  if (client.ok()) {
+    const absl::Status held = (*client)->HoldWrites(seconds);
+    if (held.ok()) return VolumeHold{.volume_id = id, .client = *std::move(client)};
+    if (!absl::IsInvalidArgument(held)) return held;
+    return absl::FailedPreconditionError(
+        absl::StrCat("volume ", id,
+                     " is served by an earlier version, which can't hold writes: "
+                     "upgrade the volume host"));
+  }
+  if (!absl::IsNotFound(client.status()) && !absl::IsUnavailable(client.status())) {
+    return client.status();
+  }
+  absl::StatusOr<Shared> volume = Open(id);
+  if (absl::IsNotFound(volume.status())) return absl::DataLossError(volume.status().message());
+  if (!volume.ok()) return volume.status();
+  return VolumeHold{.volume_id = id, .volume = *std::move(volume)};
+}
+
+absl::StatusOr<volume::SnapshotInfo> VolumeAccess::TakeSnapshot(VolumeHold hold,
+                                                                const std::string& snapshot) {
+  if (hold.client != nullptr) return hold.client->TakeSnapshot(snapshot);
+  absl::StatusOr<volume::SnapshotInfo> info = hold.volume->TakeSnapshot(snapshot);
+  CloseIfFailed(hold.volume_id, std::move(hold.volume), info.status());
+  return info;
 }
 
 absl::StatusOr<volume::SnapshotInfo> VolumeAccess::FindSnapshot(const std::string& id,

@@ -9,14 +9,24 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "programs/driver/state/catalog.h"
+#include "programs/volume/control.h"
 #include "programs/volume/snapshot_info.h"
 #include "programs/volume/tracked_volume.h"
 
 namespace cbt::driver {
+
+// No write to a volume begins while it exists.
+struct VolumeHold {
+  std::string volume_id;
+  std::unique_ptr<volume::ControlClient> client = nullptr;  // of its server
+  // Or the volume, which is not attached: no server writes to it while it is open here.
+  std::shared_ptr<volume::TrackedVolume> volume = nullptr;
+};
 
 // While a volume is attached to the node, nbdkit has it open, and requests go to its control
 // socket. Otherwise this object opens it; a few stay open for the next request, and those that copy
@@ -33,6 +43,12 @@ class VolumeAccess {
 
   absl::StatusOr<volume::SnapshotInfo> TakeSnapshot(const std::string& id,
                                                     const std::string& snapshot);
+  // Holds writes to a volume, at most for `seconds`. Errors: FAILED_PRECONDITION if its server is of
+  // an earlier version.
+  absl::StatusOr<VolumeHold> Hold(const std::string& id, unsigned seconds);
+  // Takes the snapshot, and ends the hold. UNAVAILABLE if its time was over: there is no snapshot
+  // then, or one that must not be used.
+  absl::StatusOr<volume::SnapshotInfo> TakeSnapshot(VolumeHold hold, const std::string& snapshot);
   absl::StatusOr<volume::SnapshotInfo> FindSnapshot(const std::string& id,
                                                     const std::string& snapshot);
   absl::Status DeleteSnapshot(const std::string& id, const std::string& snapshot,
@@ -52,6 +68,7 @@ class VolumeAccess {
   template <typename Result, typename Served, typename Opened>
   Result Ask(const std::string& id, Served served, Opened opened);
   absl::StatusOr<Shared> Open(const std::string& id);
+  void CloseIfFailed(const std::string& id, Shared volume, const absl::Status& status);
   void CloseOld();
 
   const Catalog& catalog_;

@@ -94,6 +94,33 @@ TEST(VolumeRecordTest, NoDamageIsReadAsARecord) {
   EXPECT_EQ(test::ValueOf(DecodeSnapshot(EncodeSnapshot(snapshot), "one")), snapshot);
   ExpectDamageIsSeen(EncodeSnapshot(snapshot),
                      [](const Bytes& bytes) { return DecodeSnapshot(bytes, "one").ok(); });
+  SnapshotRecord member = snapshot;
+  member.group = "group-1";
+  EXPECT_EQ(test::ValueOf(DecodeSnapshot(EncodeSnapshot(member), "one")), member);
+  ExpectDamageIsSeen(EncodeSnapshot(member),
+                     [](const Bytes& bytes) { return DecodeSnapshot(bytes, "one").ok(); });
+  GroupRecord group = {.name = "nightly"};
+  EXPECT_EQ(test::ValueOf(DecodeGroup(EncodeGroup(group), "one")), group);
+  group.taken = true;
+  group.members = {{.volume_id = "vol-1", .snapshot_id = "snap-1"},
+                   {.volume_id = "vol-2", .cut = {.created_ns = 3, .size = 9}}};
+  EXPECT_EQ(test::ValueOf(DecodeGroup(EncodeGroup(group), "one")), group);
+  ExpectDamageIsSeen(EncodeGroup(group),
+                     [](const Bytes& bytes) { return DecodeGroup(bytes, "one").ok(); });
+}
+
+TEST(SnapshotRecordTest, EarlierVersionsAreRead) {
+  ManifestWriter writer({.magic = {0x89, 'C', 'B', 'S', '\r', '\n', 0x1a, '\n'},
+                         .major = 1,
+                         .minor = 1,
+                         .owner = "snapshot record"});
+  writer.Text("monday");
+  writer.Number(uint8_t{1});
+  writer.Number(int64_t{3});
+  writer.Number(uint64_t{9});
+  const SnapshotRecord expected = {.name = "monday",
+                                   .cut = SnapshotCut{.created_ns = 3, .size = 9}};
+  EXPECT_EQ(test::ValueOf(DecodeSnapshot(std::move(writer).Finish(), "one")), expected);
 }
 
 }  // namespace record_test
