@@ -46,10 +46,10 @@ class GroupCodesTest(parts.DriverTest):
                              {f"topology.{parts.NAME}/node": "node-1"})
         self.assertLessEqual(group.creation_time.ToNanoseconds(),
                              min(one.creation_time.ToNanoseconds() for one in group.snapshots))
-        while not group.ready_to_use:
-            group = self.client.GetVolumeGroupSnapshot(
-                group_snapshot_id=group.group_snapshot_id,
-                snapshot_ids=members_of(group)).group_snapshot
+        self.assertTrue(group.ready_to_use)
+        self.assertEqual(self.client.GetVolumeGroupSnapshot(
+            group_snapshot_id=group.group_snapshot_id,
+            snapshot_ids=members_of(group)).group_snapshot, group)
         self.assertEqual(self.group(), group)
         listed = self.client.ListSnapshots().entries
         self.assertEqual({one.snapshot.group_snapshot_id for one in listed},
@@ -88,7 +88,7 @@ class GroupCodesTest(parts.DriverTest):
             "csi.storage.k8s.io/volumegroupsnapshot/name": "x"}).group_snapshot
         self.fails(Code.ALREADY_EXISTS, create, name="a", source_volume_ids=self.volumes[:1])
         named = {"group_snapshot_id": group.group_snapshot_id}
-        for wrong in ([], members_of(group)[:1], [*members_of(group), "x"]):
+        for wrong in (["x"], members_of(group)[:1], [*members_of(group), "x"]):
             self.fails(Code.INVALID_ARGUMENT, get, **named, snapshot_ids=wrong)
             self.fails(Code.INVALID_ARGUMENT, delete, **named, snapshot_ids=wrong)
         details = self.fails(Code.INVALID_ARGUMENT, self.client.DeleteSnapshot,

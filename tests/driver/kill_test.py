@@ -1,6 +1,7 @@
 """`cbt-driver driver` is killed at every system call of its state, and its calls fail at every one."""
 
 import os
+import re
 import shutil
 import signal
 import unittest
@@ -11,7 +12,16 @@ import driver_parts as parts
 from driver_parts import MIB, from_snapshot, make_snapshot, make_volume, size
 
 SCALE = max(1, int(os.environ.get("CBT_TEST_SCALE", "1") or "1"))
-ACTIONS = ("create", "restore", "clone", "snapshot", "expand", "delete snapshot", "delete volume")
+ACTIONS = ("create", "restore", "clone", "snapshot", "expand", "delete snapshot", "delete volume",
+           "group", "delete group")
+
+
+def make_group(client, name, volumes):
+    """A group snapshot that is ready: its id, and those of its members."""
+    while True:
+        made = client.CreateVolumeGroupSnapshot(name=name, source_volume_ids=volumes).group_snapshot
+        if made.ready_to_use:
+            return made.group_snapshot_id, [one.snapshot_id for one in made.snapshots]
 
 
 class KillTest(parts.DriverTest):
@@ -26,10 +36,15 @@ class KillTest(parts.DriverTest):
             raise unittest.SkipTest("no preloaded library in this build")
         super().setUp()
 
-    def prepare(self):
+    def prepare(self, action):
         driver = self.start()
         volume = make_volume(driver.client, "source", MIB)
         snapshots = [make_snapshot(driver.client, volume, name) for name in ("one", "two")]
+        self.members = None
+        if action.endswith("group"):
+            self.other = make_volume(driver.client, "other", MIB)
+        if action == "delete group":
+            self.members = make_group(driver.client, "old", [volume, self.other])
         driver.stop()
         return volume, snapshots
 
@@ -53,7 +68,20 @@ class KillTest(parts.DriverTest):
         if action == "expand":
             return client.ControllerExpandVolume(
                 volume_id=volume, capacity_range=size(2 * MIB)).capacity_bytes
-        if action == "delete snapshot":
+        if action == "group":
+            try:
+                return make_group(client, "new", [volume, self.other])
+            except grpc.RpcError as error:
+                # The copy of a member failed after the group had been taken.
+                lost = re.search(r"group snapshot (group-\w+) is lost", error.details())
+                if lost is None:
+                    raise
+                client.DeleteVolumeGroupSnapshot(group_snapshot_id=lost[1])
+                return make_group(client, "new", [volume, self.other])
+        if action == "delete group":
+            group, members = self.members
+            client.DeleteVolumeGroupSnapshot(group_snapshot_id=group, snapshot_ids=members)
+        elif action == "delete snapshot":
             client.DeleteSnapshot(snapshot_id=snapshots[0])
         else:
             for snapshot in snapshots:
@@ -72,6 +100,9 @@ class KillTest(parts.DriverTest):
             self.assertEqual(os.listdir(os.path.join(self.folder, "state", "volumes")), [])
             return
         self.assertEqual(volumes.pop(volume), capacity)
+        if action.endswith("group"):
+            self.check_groups(client, action, volume, snapshots)
+            return
         self.assertEqual(len(volumes), action in ("create", "restore", "clone"))
         self.assertEqual(set(os.listdir(os.path.join(self.folder, "state", "volumes"))),
                          {volume, *volumes})
@@ -82,10 +113,28 @@ class KillTest(parts.DriverTest):
         if action != "delete snapshot":
             self.assertEqual(client.delta(base, target), ([], MIB))
 
+    def check_groups(self, client, action, volume, snapshots):
+        """The members of a group are all there, or none is, in the volumes too."""
+        members = [] if action == "delete group" else self.act(client, action, volume, snapshots)[1]
+        listed = {one.snapshot.snapshot_id: one.snapshot for one in client.ListSnapshots().entries}
+        self.assertEqual(set(listed), {*snapshots, *members})
+        state = os.path.join(self.folder, "state")
+        self.assertEqual(os.listdir(os.path.join(state, "groups")),
+                         list({listed[member].group_snapshot_id for member in members}))
+        kept = []
+        for one in (volume, self.other):
+            folder = os.path.join(state, "volumes", one)
+            names = os.listdir(os.path.join(folder, "names"))
+            files = os.listdir(os.path.join(folder, "volume", "snapshots"))
+            # A file has a number if its snapshot was taken once more.
+            self.assertEqual(sorted(names), sorted(file.partition("#")[0] for file in files))
+            kept += names
+        self.assertEqual(sorted(kept), sorted(listed))
+
     def run_with(self, action, kind, at):
         """One action with one fault; False if the fault was not reached."""
         shutil.rmtree(os.path.join(self.folder, "state"), ignore_errors=True)
-        volume, snapshots = self.prepare()
+        volume, snapshots = self.prepare(action)
         fired = os.path.join(self.folder, "fired")
         if os.path.exists(fired):
             os.unlink(fired)
@@ -120,11 +169,14 @@ class KillTest(parts.DriverTest):
         self.assertGreater(done, 1)
         print(f"{action}: {kind} at {done} of the first {at} calls", flush=True)
 
-    # One step in a few dozen; every step with CBT_TEST_SCALE=41.
+    # One step in a few dozen; every step with CBT_TEST_SCALE=83. A group has several volumes' steps.
+    def stride(self, action):
+        return max(1, (83 if action.endswith("group") else 41) // SCALE)
+
     def test_killed_at_every_step(self):
         for action in ACTIONS:
             with self.subTest(action=action):
-                self.steps(action, "kill", max(1, 41 // SCALE))
+                self.steps(action, "kill", self.stride(action))
 
     def test_disk_full_at_every_step(self):
         for action in ("create", "snapshot", "expand"):
@@ -132,9 +184,9 @@ class KillTest(parts.DriverTest):
                 self.steps(action, "enospc", max(1, 19 // SCALE))
 
     def test_broken_disk_at_every_step(self):
-        for action in ("create", "snapshot", "delete snapshot"):
+        for action in ("create", "snapshot", "delete snapshot", "group", "delete group"):
             with self.subTest(action=action):
-                self.steps(action, "eio", max(1, 41 // SCALE))
+                self.steps(action, "eio", self.stride(action))
 
 
 if __name__ == "__main__":

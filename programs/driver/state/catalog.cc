@@ -129,6 +129,8 @@ absl::Status Catalog::LoadGroups(
   const absl::StatusOr<std::vector<std::string>> files = directory->List();
   if (!files.ok()) return files.status();
   for (const std::string& file : *files) {
+    // A driver was killed while it wrote it.
+    if (file.ends_with(kPartialExtension)) directory->Remove(file.c_str());
     const bool gone = file.ends_with(kGone);
     const std::string id = gone ? file.substr(0, file.size() - std::strlen(kGone)) : file;
     if (!IsGroupId(id)) continue;

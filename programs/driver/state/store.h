@@ -40,7 +40,7 @@ struct StoreOptions {
   // Receives what went wrong with a volume that no caller asked about.
   std::function<void(const std::string& id, const absl::Status& why)> report =
       [](const std::string&, const absl::Status&) {};
-  // How long a call waits while a volume is copied for a clone; the client calls again.
+  // How long a call waits while a volume is copied for a clone or a group; the client calls again.
   std::chrono::milliseconds copy_wait = std::chrono::seconds(20);
   // A copy that no call has waited for in this time is given up. Longer than the pauses of clients:
   // external-provisioner's grow to five minutes.
@@ -137,14 +137,16 @@ class Store {
 
   // The group snapshot of this name, taken if it was never taken: a snapshot of each volume, all of
   // one moment. Writes to a volume wait until its own is taken, at most for kHoldSeconds. All or
-  // nothing: if one can't be taken, or the driver is killed, none is left.
-  // Errors: as CreateSnapshot(); INVALID_ARGUMENT for no volume, one that is named twice, or more than
-  //         kMaxGroup; ALREADY_EXISTS for a group snapshot of this name of other volumes;
-  //         FAILED_PRECONDITION for a view, and for a volume that an earlier version serves.
+  // nothing: if one can't be taken, or the driver is killed, none is left. All members are ready.
+  // Errors: as CreateSnapshot(); UNAVAILABLE while they are copied: call again; DATA_LOSS if one is
+  //         lost; INVALID_ARGUMENT for no volume, one that is named twice, or more than kMaxGroup;
+  //         ALREADY_EXISTS for a group snapshot of this name of other volumes; FAILED_PRECONDITION
+  //         for a view, and for a volume that an earlier version serves.
   absl::StatusOr<GroupSnapshot> CreateGroup(const std::string& name,
                                             std::vector<std::string> volume_ids);
-  // `snapshot_ids`: what the client takes for its members.
-  // Errors: NOT_FOUND, INVALID_ARGUMENT if its members are others; as GetSnapshot().
+  // `snapshot_ids`: what the client takes for its members; none: it does not say.
+  // Errors: NOT_FOUND, INVALID_ARGUMENT if its members are others; as GetSnapshot(), so DATA_LOSS if
+  //         one of them is lost.
   absl::StatusOr<GroupSnapshot> GetGroup(const std::string& id,
                                          std::vector<std::string> snapshot_ids);
   // With its members. OK if it does not exist. Errors: as DeleteSnapshot(); INVALID_ARGUMENT if its
@@ -209,6 +211,7 @@ class Store {
   absl::Status CheckVolumesOf(const Group& group) const;
   absl::Status CheckMembers(const Group& group, std::vector<std::string> snapshot_ids) const;
   absl::StatusOr<GroupSnapshot> Show(const Group& group);
+  absl::StatusOr<GroupSnapshot> WaitUntilReady(const Group& group);
   absl::Status TakeGroup(const std::string& id, GroupRecord& record);
   absl::Status RecordCuts(const Group& group);
   absl::Status RemoveGroup(const std::string& id);

@@ -5,8 +5,10 @@
 // cuts recorded with the members, and clients learn of any. A group that is not recorded as taken
 // can't be completed, since its moment is over: it is removed, now or by the next driver.
 #include <algorithm>
+#include <chrono>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -69,6 +71,7 @@ absl::Status Store::CheckVolumesOf(const Group& group) const {
 }
 
 absl::Status Store::CheckMembers(const Group& group, std::vector<std::string> snapshot_ids) const {
+  if (snapshot_ids.empty()) return absl::OkStatus();
   std::vector<std::string> ours;
   for (const GroupMember& member : group.record.members) ours.push_back(member.snapshot_id);
   std::sort(ours.begin(), ours.end());
@@ -83,10 +86,32 @@ absl::StatusOr<GroupSnapshot> Store::Show(const Group& group) {
   GroupSnapshot shown = {.id = group.id, .members = {}};
   for (const GroupMember& member : group.record.members) {
     absl::StatusOr<Snapshot> snapshot = GetSnapshot(member.snapshot_id);
+    if (absl::IsDataLoss(snapshot.status())) {
+      return absl::DataLossError(absl::StrCat(
+          "group snapshot ", group.id, " is lost with its member ", member.snapshot_id,
+          ", whose data could not be completed, or was removed; delete the group snapshot and take "
+          "a new one"));
+    }
     if (!snapshot.ok()) return snapshot.status();
     shown.members.push_back(*std::move(snapshot));
   }
   return shown;
+}
+
+// Requires: the group is taken. snapshot-controller writes into the members' objects, again and
+// again, whether they were ready when the group was answered first.
+absl::StatusOr<GroupSnapshot> Store::WaitUntilReady(const Group& group) {
+  constexpr std::chrono::milliseconds kPoll{20};
+  const auto latest = std::chrono::steady_clock::now() + options_.copy_wait;
+  for (;;) {
+    absl::StatusOr<GroupSnapshot> shown = Show(group);
+    if (!shown.ok() || shown->ready()) return shown;
+    if (std::chrono::steady_clock::now() >= latest) {
+      return absl::UnavailableError(absl::StrCat(
+          "group snapshot ", group.id, " is taken, and its data is being copied; call again"));
+    }
+    std::this_thread::sleep_for(kPoll);
+  }
 }
 
 // What a taken group's members lack after a kill.
@@ -187,7 +212,7 @@ absl::StatusOr<GroupSnapshot> Store::CreateGroup(const std::string& name,
         return absl::AlreadyExistsError("a group snapshot of this name is of other volumes");
       }
       if (absl::Status recorded = RecordCuts(*current); !recorded.ok()) return recorded;
-      return Show(*current);
+      return WaitUntilReady(*current);
     }
     if (absl::Status removed = RemoveGroup(found->id); !removed.ok()) return removed;
   }
@@ -216,9 +241,11 @@ absl::StatusOr<GroupSnapshot> Store::CreateGroup(const std::string& name,
     if (absl::Status removed = RemoveGroup(*id); !removed.ok()) options_.report(*id, removed);
     return taken;
   }
-  const Group group = {.id = *id, .record = record};
-  if (absl::Status recorded = RecordCuts(group); !recorded.ok()) return recorded;
-  return Show(group);
+  if (absl::Status recorded = RecordCuts({.id = *id, .record = record}); !recorded.ok()) {
+    return recorded;
+  }
+  volumes_held.clear();
+  return WaitUntilReady({.id = *id, .record = record});
 }
 
 absl::StatusOr<GroupSnapshot> Store::GetGroup(const std::string& id,

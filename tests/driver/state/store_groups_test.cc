@@ -215,7 +215,8 @@ TEST_F(StoreGroupsTest, AGroupIsASnapshotOfEachVolume) {
     EXPECT_TRUE(absl::IsAlreadyExists(store_->CreateGroup("g", {volumes_[0]}).status()));
     EXPECT_TRUE(
         absl::IsInvalidArgument(store_->GetGroup(group.id, {group.members[0].id}).status()));
-    EXPECT_TRUE(absl::IsInvalidArgument(store_->DeleteGroup(group.id, {})));
+    EXPECT_TRUE(absl::IsInvalidArgument(store_->DeleteGroup(group.id, {group.members[1].id})));
+    EXPECT_OK(store_->GetGroup(group.id, {}));  // the client does not say
   }
   // Another group of them, and a snapshot of the group's name.
   const auto other = ValueOf(store_->CreateGroup("h", volumes_));
@@ -459,6 +460,29 @@ TEST_F(StoreGroupsTest, AGroupWhoseRecordIsDamagedIsLeftAlone) {
     EXPECT_OK(store_->GetSnapshot(member.id));
     EXPECT_OK(store_->DeleteSnapshot(member.id));
   }
+}
+
+TEST_F(StoreGroupsTest, AGroupWithALostMemberCanBeDeletedByWhatTheErrorSays) {
+  const GroupSnapshot group = ValueOf(store_->CreateGroup("g", volumes_));
+  store_.reset();
+  {
+    const auto volume = ValueOf(TrackedVolume::Open(DirectoryOf(volumes_[1]) + "/volume"));
+    EXPECT_OK(volume->DeleteSnapshot(group.members[1].id));
+  }
+  Restart();
+  for (const absl::Status& lost : {store_->CreateGroup("g", volumes_).status(),
+                                   store_->GetGroup(group.id, IdsOf(group)).status()}) {
+    EXPECT_TRUE(absl::IsDataLoss(lost)) << lost;
+    EXPECT_THAT(std::string(lost.message()), HasSubstr(group.id));
+  }
+  EXPECT_OK(store_->DeleteGroup(group.id, {}));
+  ExpectNothingIsLeft();
+}
+
+TEST_F(StoreGroupsTest, WhatAKilledDriverDidNotFinishWritingIsRemoved) {
+  directory_.Write("groups/.group-0.1-2.partial", "rubbish");
+  Restart();
+  ExpectNothingIsLeft();
 }
 
 TEST_F(StoreGroupsTest, AMemberWhoseVolumeIsDamagedKeepsItsGroup) {
