@@ -18,7 +18,8 @@ from images import IMAGES  # noqa: E402  pylint: disable=wrong-import-position
 # Roles that every cluster has.
 OWN_ROLES = {"system:auth-delegator"}
 CLUSTER_KINDS = {"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding",
-                 "CSIDriver", "StorageClass", "VolumeSnapshotClass", "ValidatingWebhookConfiguration",
+                 "CSIDriver", "StorageClass", "VolumeSnapshotClass", "VolumeGroupSnapshotClass",
+                 "ValidatingWebhookConfiguration",
                  "APIService", "FlowSchema", "PriorityClass", "BucketClass", "BucketAccessClass",
                  "ClusterIssuer"}
 IMAGE = re.compile(r"(?P<name>[a-z0-9.-]+\.[a-z]+(?::\d+)?(?:/[a-z0-9][a-z0-9._-]*)+)"
@@ -305,7 +306,8 @@ def drivers_are_apart(objects):
                 if flag == "--driver-name" and names != {value}:
                     yield f"{pod}: --driver-name is {value}"
     drivers = {one["metadata"]["name"] for one in of_kind(objects, "CSIDriver")}
-    for one in of_kind(objects, "StorageClass", "VolumeSnapshotClass"):
+    for one in of_kind(objects, "StorageClass", "VolumeSnapshotClass",
+                       "VolumeGroupSnapshotClass"):
         if one.get("provisioner", one.get("driver")) not in drivers:
             yield f"{place(one)}: of no driver here"
 

@@ -175,6 +175,9 @@ class RulesTest(unittest.TestCase):
         def other(all_):
             one(all_, "StorageClass", "cbt")["provisioner"] = "other"
         self.finds(self.driver, other, "of no driver here")
+        def grouped(all_):
+            one(all_, "VolumeGroupSnapshotClass", "fast-cbt")["driver"] = "other"
+        self.finds(self.drivers, grouped, "of no driver here")
         def published(all_):
             container(all_, "csi-snapshot-metadata")["env"][0]["value"] = "old-name"
         self.finds(self.driver, published, "which is no Service of it")

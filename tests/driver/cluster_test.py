@@ -4,6 +4,7 @@ and csi-snapshotter. Volumes are attached as kubelet would attach them.
 Usage: cluster_test.py CBT FOLDER_OF_MESSAGES NBDKIT_PLUGIN "" FOLDER_OF_OTHER_MESSAGES CONTROL_PLANE
 """
 
+import glob
 import json
 import os
 import random
@@ -30,6 +31,7 @@ from node_test import BLOCK, extents_of  # noqa: E402
 from parts import AUDIENCE, CODES  # noqa: E402
 
 API = "snapshot.storage.k8s.io/v1"
+GROUP_API = "groupsnapshot.storage.k8s.io/v1"
 
 
 class Controller:
@@ -78,10 +80,18 @@ class ClusterTest(unittest.TestCase):
         for file in ("service-account", "cluster-role", "cluster-role-bindings"):
             cls.plane.apply(os.path.join(DEPLOY, "driver", file + ".yaml"))
         cls.plane.apply(os.path.join(DEPLOY, "sidecar", "cluster-role.yaml"))
+        # Before the controllers, which look for them once.
+        definitions = os.environ.get("CBT_OPERATOR_CRDS", os.path.join(HERE, "..", "deploy", "crds"))
+        for file in sorted(glob.glob(os.path.join(definitions, "*group*snapshot*.yaml"))):
+            cls.plane.install(file)
+        for file in ("rights", "class"):
+            cls.plane.apply(os.path.join(DEPLOY, "driver", "groups", file + ".yaml"))
         cls.kubeconfig = cls.plane.kubeconfig_of("csi-driver", "csi-cbt", cls.folder)
         for name, policy in (("delete", "Delete"), ("retain", "Retain")):
+            # The members of a group name none, and so are of the default one.
+            default = {"snapshot.storage.kubernetes.io/is-default-class": str(name == "delete").lower()}
             cls.plane.create({"apiVersion": API, "kind": "VolumeSnapshotClass",
-                              "metadata": {"name": name}, "driver": NAME,
+                              "metadata": {"name": name, "annotations": default}, "driver": NAME,
                               "deletionPolicy": policy})
         cls.driver = driver_parts.Driver(cls.folder, log=cls.folder + "/driver.log")
         cls.addClassCleanup(lambda: cls.driver.stop(signal.SIGKILL))
@@ -108,13 +118,13 @@ class ClusterTest(unittest.TestCase):
 
     # --- What the provisioner and kubelet do.
 
-    def claim(self, name, size=64 * MIB):
+    def claim(self, name, size=64 * MIB, labels=None):
         """A volume, bound to a claim; returns its handle."""
         volume = make_volume(self.client, name, size, volume_capabilities=[block()])
         spec = {"accessModes": ["ReadWriteOnce"], "volumeMode": "Block", "storageClassName": ""}
         claim = self.plane.create({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim",
-            "metadata": {"name": name, "namespace": "ns",
+            "metadata": {"name": name, "namespace": "ns", "labels": labels or {},
                          "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
             "spec": {**spec, "volumeName": "pv-" + name,
                      "resources": {"requests": {"storage": str(size)}}}})
@@ -179,6 +189,23 @@ class ClusterTest(unittest.TestCase):
         content = self.get("volumesnapshot", name)["status"]["boundVolumeSnapshotContentName"]
         return self.get("volumesnapshotcontent", content)["status"]["snapshotHandle"]
 
+    def members(self, group):
+        """Waits until the group snapshot can be used; returns its members' names by their claims."""
+        def are_ready():
+            status = (self.get("volumegroupsnapshot", group) or {}).get("status", {})
+            if not status.get("readyToUse"):
+                return False
+            made = json.loads(self.plane.kubectl("get", "volumesnapshot", "-n", "ns", "-o",
+                                                 "json").stdout)["items"]
+            found.update({one["spec"]["source"].get("persistentVolumeClaimName")
+                          or one["metadata"]["name"]: one["metadata"]["name"] for one in made
+                          if one["status"].get("volumeGroupSnapshotName") == group
+                          and one["status"].get("readyToUse")})
+            return len(found) == 2
+        found = {}
+        self.eventually(are_ready, f"{group} is ready")
+        return found
+
     def delta(self, base, target):
         """By the sidecar, with a reader's token."""
         code, answer = parts.ask(self.channel, self.token, snapshot=target, base=base)
@@ -221,6 +248,41 @@ class ClusterTest(unittest.TestCase):
             self.plane.delete("volumesnapshot", "ns", name)
             self.gone(handle)
         self.eventually(lambda: self.get("volumesnapshot", "third") is None, "third is gone")
+
+    def test_a_group_snapshot_leads_to_members_with_deltas(self):
+        rng = random.Random(48)
+        volumes = [self.claim(name, 8 * MIB, {"set": "pair"}) for name in ("left", "right")]
+        self.attach(volumes[0])
+        before, blocks = self.handles(), set(rng.sample(range(8 * MIB // BLOCK), 20))
+        groups = []
+        for name in ("monday", "tuesday"):
+            self.plane.create({
+                "apiVersion": GROUP_API, "kind": "VolumeGroupSnapshot",
+                "metadata": {"name": name, "namespace": "ns"},
+                "spec": {"volumeGroupSnapshotClassName": "cbt",
+                         "source": {"selector": {"matchLabels": {"set": "pair"}}}}})
+            members = {}
+            for member in self.members(name).values():
+                handle = self.ready(member)
+                (listed,) = self.client.ListSnapshots(snapshot_id=handle).entries
+                members[listed.snapshot.source_volume_id] = (member, handle)
+            self.assertEqual(set(members), set(volumes))
+            groups.append(members)
+            self.write(blocks, rng)
+        for volume, changed in zip(volumes, (blocks, set())):
+            (_, base), (target, handle) = (group[volume] for group in groups)
+            # The sidecar may not have seen yet that it is ready.
+            self.eventually(lambda base=base, target=target: parts.ask(
+                self.channel, self.token, snapshot=target, base=base)[0] != CODES.UNAVAILABLE,
+                            f"the sidecar has seen {target}")
+            self.assertEqual(self.delta(base, target), extents_of(changed))
+            self.assertEqual(len(self.image(volume, handle)), 8 * MIB)
+        for name in ("monday", "tuesday"):
+            self.plane.delete("volumegroupsnapshot", "ns", name)
+        self.eventually(lambda: self.handles() == before, "all members are deleted")
+        for name in ("monday", "tuesday"):
+            self.eventually(lambda name=name: self.get("volumegroupsnapshot", name) is None,
+                            f"{name} is gone")
 
     def test_what_is_retained_can_be_provisioned_again(self):
         self.claim("kept")
