@@ -95,6 +95,23 @@ TEST(ImageTest, FindsDataBetweenHoles) {
   }
 }
 
+// Asked again for each part of a file, tmpfs would look at every page up to the hole each time.
+TEST(ImageTest, LooksOnceForTheEndOfData) {
+  test::MemoryImage file(std::vector<uint8_t>(8 * test::kHoleBytes, 1));
+  const auto image = file.Open();
+  ASSERT_OK_AND_ASSIGN(auto range, image->FindData(test::kHoleBytes));
+  EXPECT_EQ(range.end, image->size());
+  // A hole that comes later shows whether the file system is asked: what was data stays data.
+  file.Resize(2 * test::kHoleBytes);
+  file.Resize(8 * test::kHoleBytes);
+  ASSERT_OK_AND_ASSIGN(range, image->FindData(4 * test::kHoleBytes));
+  EXPECT_EQ(range.begin, 4 * test::kHoleBytes);
+  EXPECT_EQ(range.end, image->size());
+  ASSERT_OK_AND_ASSIGN(range, image->FindData(0));
+  EXPECT_EQ(range.begin, 0);
+  EXPECT_EQ(range.end, 2 * test::kHoleBytes);
+}
+
 TEST(ImageTest, NoticesEveryKindOfChange) {
   test::MemoryImage file(1000);
   const auto image = file.Open();
