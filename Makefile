@@ -153,6 +153,14 @@ bench-once: bench-build  ## every benchmark for a moment
 	  said=$$($$bench --benchmark_min_time=0.01 '--benchmark_filter=-/(268435456|10000)/' 2>&1) || \
 	    { echo "$$said"; exit 1; }; done
 
+# Whole processes beside what a user would pick; bench/command/commands.py says which variables name
+# peers. The modules are Debian's. BENCH_FOLDER: where the files lie. COMMAND: options, such as `--only list sidecar`.
+BENCH_FOLDER ?= /dev/shm
+COMMAND ?=
+bench-command: test-build  ## cbtctl beside cmp, qemu-img, restic, rbd and the Go programs (COMMAND: options)
+	@/usr/bin/python3 -B bench/command/commands.py build/release --folder $(BENCH_FOLDER) \
+	  --json build/bench/command.json --markdown build/bench/command.md $(COMMAND)
+
 # Images outside the page cache, on a private file system (FUSE) or in COLD_FOLDER. Run by hand.
 bench-cold:  ## images that are not in the page cache (FUSE, or COLD_FOLDER)
 	@$(PACKAGES) build bench bench-cold
