@@ -161,6 +161,11 @@ bench-command: test-build  ## cbtctl beside cmp, qemu-img, restic, rbd and the G
 	@/usr/bin/python3 -B bench/command/commands.py build/release --folder $(BENCH_FOLDER) \
 	  --json build/bench/command.json --markdown build/bench/command.md $(COMMAND)
 
+# GROWTH: options of bench/growth/growth.py, such as `--only tenants --keep`.
+GROWTH ?=
+bench-growth: test-build  ## what operations cost as their work grows by 10 and 100: exponents, a picture (GROWTH: options)
+	@/usr/bin/python3 -B bench/growth/growth.py build/release --output build/bench --folder $(BENCH_FOLDER) $(GROWTH)
+
 # Images outside the page cache, on a private file system (FUSE) or in COLD_FOLDER. Run by hand.
 bench-cold:  ## images that are not in the page cache (FUSE, or COLD_FOLDER)
 	@$(PACKAGES) build bench bench-cold
