@@ -70,36 +70,34 @@ COLOURS = ["#2a7fd4", "#e0892b", "#3a9a5b", "#b0529b", "#8a6d3b", "#c8443c", "#5
 def picture(curves):
     """Cost against work, both logarithmic and relative to the first amount. The dashed line is
     proportion; what is below it grows more slowly."""
-    side, left, top = 300, 50, 14
-    decades_x, decades_y = 2, 3
+    side, left, top = 300, 40, 18
+    least, most = math.log10(0.5), math.log10(200)
 
     def x(ratio):
-        return left + side * math.log10(ratio) / decades_x
+        return left + side * math.log10(ratio) / 2
 
     def y(ratio):
-        return top + side * (1 - (math.log10(max(ratio, 0.1)) + 1) / decades_y)
+        return top + side * (most - max(math.log10(ratio), least)) / (most - least)
 
     height = max(top + side + 30, top + 15 * len(curves) + 10)
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {left + side + 330} {height}" '
            'font-family="sans-serif" font-size="10">',
            "<style>text{fill:#444}@media(prefers-color-scheme:dark){text{fill:#ccc}}</style>"]
-    for decade in range(decades_x + 1):
-        at = x(10 ** decade)
-        out += [f'<path d="M{at:.1f} {top}V{top + side}" stroke="#9a9a9a" stroke-width="0.3"/>',
-                f'<text x="{at:.1f}" y="{top + side + 14}" text-anchor="middle">{10 ** decade}</text>']
-    for decade in range(-1, decades_y):
-        at = y(10 ** decade)
-        out += [f'<path d="M{left} {at:.1f}H{left + side}" stroke="#9a9a9a" stroke-width="0.3"/>',
-                f'<text x="{left - 6}" y="{at + 3:.1f}" text-anchor="end">{10 ** decade:g}</text>']
+    for times in (1, 10, 100):
+        out += [f'<path d="M{x(times):.1f} {top}V{top + side}M{left} {y(times):.1f}H{left + side}" '
+                'stroke="#9a9a9a" stroke-width="0.3"/>',
+                f'<text x="{x(times):.1f}" y="{top + side + 13}" text-anchor="middle">{times}</text>',
+                f'<text x="{left - 6}" y="{y(times) + 3:.1f}" text-anchor="end">{times}</text>']
     out += [f'<text x="{left + side / 2}" y="{top + side + 27}" text-anchor="middle">times the work</text>',
-            f'<text x="4" y="{top - 4}">times the cost</text>',
+            f'<text x="4" y="{top - 6}">times the cost</text>',
             f'<path d="M{x(1)} {y(1):.1f}L{x(100)} {y(100):.1f}" stroke="#666" stroke-dasharray="4 3"/>']
     for number, curve in enumerate(curves):
         colour = COLOURS[number % len(COLOURS)]
-        dash = "" if number < len(COLOURS) else ' stroke-dasharray="6 2"'
+        dash = ("", ' stroke-dasharray="6 2"', ' stroke-dasharray="2 2"')[number // len(COLOURS) % 3]
         places = [f"{x(work / curve.work[0]):.1f} {y(cost / curve.seconds[0]):.1f}" for work, cost in zip(curve.work, curve.seconds)]
         out.append(f'<path d="M{"L".join(places)}" fill="none" stroke="{colour}"{dash}/>')
         at = top + 8 + 15 * number
+        name = f"{curve.operation.replace('`', '')}: {exponent(curve.work, curve.seconds):.2f}"
         out += [f'<path d="M{left + side + 16} {at - 3}h18" stroke="{colour}"{dash}/>',
-                f'<text x="{left + side + 40}" y="{at}">{curve.operation}: {exponent(curve.work, curve.seconds):.2f}</text>']
+                f'<text x="{left + side + 40}" y="{at}">{name}</text>']
     return "\n".join(out + ["</svg>"]) + "\n"

@@ -72,7 +72,7 @@ def grow(world, row, options):
 
 PAGE = """# Growth
 
-Processor time of operations as their work grows by ten and by a hundred, the least of several runs,
+Processor time of operations as their work grows by ten and by a hundred: the least of several runs,
 without what the operation costs with no work. The exponent is that of the curve through the three
 costs, "last step" that between the last two; 1 is proportion. Made by `make bench-growth`{when}.
 
@@ -83,7 +83,7 @@ costs, "last step" that between the last two; 1 is proportion. Made by `make ben
 
 def publish(curves, options):
     """The page and its picture."""
-    when = f", {options.when}" if options.when else ""
+    when = f"\n{options.when}" if options.when else ""
     options.document.write_text(PAGE.format(when=when, table=fit.table(curves)), encoding="utf-8")
     (options.document.parent / "growth.svg").write_text(fit.picture(curves), encoding="utf-8")
 
@@ -105,7 +105,7 @@ def main():
     parser.add_argument("--folder", default="/dev/shm")
     parser.add_argument("--rounds", type=int, default=3, help="at least so many runs of each")
     parser.add_argument("--seconds", type=float, default=1.5, help="further runs within this time")
-    parser.add_argument("--only", nargs="+", choices=ROWS, default=list(ROWS))
+    parser.add_argument("--only", nargs="*", choices=ROWS, default=list(ROWS), help="none: writes what is kept")
     parser.add_argument("--keep", action="store_true", help="rows of an earlier run that are not run now")
     parser.add_argument("--document", type=pathlib.Path, help="the page in docs/generated")
     parser.add_argument("--when", help="for the page: date, machine and commit")
