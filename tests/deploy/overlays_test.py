@@ -80,7 +80,8 @@ class BuiltTest(unittest.TestCase):
         (overlay,) = [one for one in objects if one["kind"] == "Kustomization"]
         with tempfile.TemporaryDirectory() as folder:
             there = os.path.relpath(built.DEPLOY, os.path.realpath(folder))
-            overlay["resources"] = [one.replace("../../deploy/kubernetes", there) for one in overlay["resources"]]
+            for field in ("resources", "components"):
+                overlay[field] = [one.replace("../../deploy/kubernetes", there) for one in overlay[field]]
             with open(os.path.join(folder, "kustomization.yaml"), "w", encoding="utf-8") as file:
                 json.dump(overlay, file)
             made = built.build(folder)
