@@ -270,8 +270,8 @@ demo-cluster: all  ## a cluster: COSI gives a bucket, a claim is backed up into 
 	@$(PACKAGES) demo-cluster demo-driver envtest-node
 	@$(use_envtest) /usr/bin/python3 -B tests/demo/cluster/demo.py build/release/bin
 
-nodes: test-build  ## tests of minutes on a Kubernetes node (root, `make envtest`): COSI under kubelet, the demo
-	@$(use_envtest) CBT_TEST_SCALE=2 ctest --preset release --tests-regex '^(cosi/real_node_test|demo_cluster)$$'
+nodes: test-build  ## tests of minutes on a Kubernetes node (root, `make envtest`): COSI under kubelet, backups, the demo
+	@$(use_envtest) CBT_TEST_SCALE=2 ctest --preset release --tests-regex '^(cosi/real_node_test|deploy/backup_test|demo_cluster)$$'
 
 lint: need-lint all  ## clang-format (check only) and cppcheck
 	@cmake/lint.sh build/release $(JOBS) format cppcheck
