@@ -196,7 +196,7 @@ golden-arm64:  ## the file formats on 64-bit ARM under qemu
 
 # A real Kubernetes control plane and storage components for the tests, which use it from then on: a
 # quarter of an hour on two cores, once. ENVTEST: some of the parts that tests/envtest/build.sh names.
-# ENVTEST_KUBERNETES=1.36 or 1.35: an older API server.
+# ENVTEST_KUBERNETES=1.36 or 1.35: an older API server. ENVTEST_SNAPSHOTTER=8.6: older snapshot controllers.
 # Prints the folder. KUBEBUILDER_ASSETS names another one for the tests.
 ENVTEST ?=
 envtest:  ## a real Kubernetes control plane for the tests, from Go modules (ENVTEST: only these parts)
