@@ -129,8 +129,9 @@ class World:
         slow = {tenant: sorted(one[1] for one in all_)[int(len(all_) * 0.9)]
                 for tenant, all_ in self.answers.items()}
         good = [sum(one[2] == parts.CODES.OK for one in all_) for all_ in self.answers.values()]
-        print(f"snapshots {self.per_tenant * len(self.tenants) + self.arguments.further}, tenants {len(self.tenants)}, replicas "
-              f"{len(self.sidecars)}, opens {count} in {seconds:.0f} s")
+        snapshots = self.per_tenant * len(self.tenants) + self.arguments.further
+        print(f"snapshots {snapshots}, tenants {len(self.tenants)}, replicas {len(self.sidecars)}, opens {count} in "
+              f"{seconds:.0f} s")
         print(f"codes {dict(codes)}, on another replica {sum(one[3] > 1 for one in answers)}")
         print(f"time of an open, ms: {api_server.percentiles(times)}")
         if killed:
