@@ -209,7 +209,7 @@ golden-arm64:  ## the file formats on 64-bit ARM under qemu
 
 # A real Kubernetes control plane and storage components for the tests, which use it from then on: a
 # quarter of an hour on two cores, once. ENVTEST: some of the parts that tests/envtest/build.sh names.
-# ENVTEST_KUBERNETES=1.36 or 1.35: an older API server.
+# ENVTEST_KUBERNETES=1.36 or 1.35: an older API server. ENVTEST_SNAPSHOTTER=8.6: older snapshot controllers.
 # Prints the folder. KUBEBUILDER_ASSETS names another one for the tests.
 ENVTEST ?=
 envtest:  ## a real Kubernetes control plane for the tests, from Go modules (ENVTEST: only these parts)
@@ -283,8 +283,8 @@ demo-cluster: all  ## a cluster: COSI gives a bucket, a claim is backed up into 
 	@$(PACKAGES) demo-cluster demo-driver envtest-node
 	@$(use_envtest) /usr/bin/python3 -B tests/demo/cluster/demo.py build/release/bin
 
-nodes: test-build  ## tests of minutes on a Kubernetes node (root, `make envtest`): COSI under kubelet, the demo
-	@$(use_envtest) CBT_TEST_SCALE=2 ctest --preset release --tests-regex '^(cosi/real_node_test|demo_cluster)$$'
+nodes: test-build  ## tests of minutes on a Kubernetes node (root, `make envtest`): COSI under kubelet, backups, the demo
+	@$(use_envtest) CBT_TEST_SCALE=2 ctest --preset release --tests-regex '^(cosi/real_node_test|deploy/backup_test|demo_cluster)$$'
 
 lint: need-lint all  ## clang-format (check only) and cppcheck
 	@cmake/lint.sh build/release $(JOBS) format cppcheck
