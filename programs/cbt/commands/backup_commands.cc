@@ -233,7 +233,7 @@ int VerifyBackup(const BackupArguments& arguments) {
   if (!content.ok()) return fail(content.status());
   BackupProgress progress("verifying", arguments.repository.json);
   absl::StatusOr<backup::Comparison> compared = backup::Compare(
-      **repository, *content, *data->Input(), arguments.percent,
+      **repository, *content, *data->Input(NbdReads::kAll), arguments.percent,
       {.stop = stop.token(), .on_progress = [&](const backup::TransferProgress& now) {
          progress.Update(now.bytes_done, now.bytes_total);
        }});

@@ -27,8 +27,8 @@ absl::StatusOr<SnapshotData> SnapshotData::Open(const std::string& name, const N
   return data;
 }
 
-std::unique_ptr<CopyInput> SnapshotData::Input() const {
-  return image_ != nullptr ? MakeCopyInput(image_) : MakeCopyInput(nbd_);
+std::unique_ptr<CopyInput> SnapshotData::Input(NbdReads reads) const {
+  return image_ != nullptr ? MakeCopyInput(image_) : MakeCopyInput(nbd_, reads);
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> SnapshotData::Allocated() const {

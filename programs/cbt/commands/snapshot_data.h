@@ -27,7 +27,8 @@ class SnapshotData {
                                            std::stop_token stop = {});
 
   uint64_t size() const { return image_ != nullptr ? image_->size() : nbd_->size(); }
-  std::unique_ptr<CopyInput> Input() const;
+  // `reads`: of an export; where its server's word is not enough, all.
+  std::unique_ptr<CopyInput> Input(NbdReads reads = NbdReads::kData) const;
 
   // Where it may hold data. Errors: FAILED_PRECONDITION for devices, and servers that don't say it.
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Allocated() const;
