@@ -173,6 +173,13 @@ bench-cold:  ## images that are not in the page cache (FUSE, or COLD_FOLDER)
 	@cmake --build --preset release --parallel $(JOBS) --target cold_images
 	@build/release/bin/cold_images $(if $(COLD_FOLDER),--folder=$(COLD_FOLDER))
 
+# Images in the page cache. Run by hand.
+bench-cached:  ## ways to compare images in the page cache (CACHED_FOLDER)
+	@$(PACKAGES) build bench bench-cold
+	@cmake --preset release -DCBT_BUILD_BENCH=ON $(if $(wildcard build/release/CMakeCache.txt),,-DCBT_BUILD_TESTS=OFF)
+	@cmake --build --preset release --parallel $(JOBS) --target cached_images
+	@build/release/bin/cached_images $(if $(CACHED_FOLDER),--folder=$(CACHED_FOLDER))
+
 # Says what is missing before anything is built.
 need-%:
 	@$(PACKAGES) $*
