@@ -153,12 +153,32 @@ bench-once: bench-build  ## every benchmark for a moment
 	  said=$$($$bench --benchmark_min_time=0.01 '--benchmark_filter=-/(268435456|10000)/' 2>&1) || \
 	    { echo "$$said"; exit 1; }; done
 
+# Whole processes beside what a user would pick; bench/command/commands.py says which variables name
+# peers. The modules are Debian's. BENCH_FOLDER: where the files lie. COMMAND: options, such as `--only list sidecar`.
+BENCH_FOLDER ?= /dev/shm
+COMMAND ?=
+bench-command: test-build  ## cbtctl beside cmp, qemu-img, restic, rbd and the Go programs (COMMAND: options)
+	@/usr/bin/python3 -B bench/command/commands.py build/release --folder $(BENCH_FOLDER) \
+	  --json build/bench/command.json --markdown build/bench/command.md $(COMMAND)
+
+# GROWTH: options of bench/growth/growth.py, such as `--only tenants --keep`.
+GROWTH ?=
+bench-growth: test-build  ## what operations cost as their work grows by 10 and 100: exponents, a picture (GROWTH: options)
+	@/usr/bin/python3 -B bench/growth/growth.py build/release --output build/bench --folder $(BENCH_FOLDER) $(GROWTH)
+
 # Images outside the page cache, on a private file system (FUSE) or in COLD_FOLDER. Run by hand.
 bench-cold:  ## images that are not in the page cache (FUSE, or COLD_FOLDER)
 	@$(PACKAGES) build bench bench-cold
 	@cmake --preset release -DCBT_BUILD_BENCH=ON $(if $(wildcard build/release/CMakeCache.txt),,-DCBT_BUILD_TESTS=OFF)
 	@cmake --build --preset release --parallel $(JOBS) --target cold_images
 	@build/release/bin/cold_images $(if $(COLD_FOLDER),--folder=$(COLD_FOLDER))
+
+# Images in the page cache. Run by hand.
+bench-cached:  ## ways to compare images in the page cache (CACHED_FOLDER)
+	@$(PACKAGES) build bench bench-cold
+	@cmake --preset release -DCBT_BUILD_BENCH=ON $(if $(wildcard build/release/CMakeCache.txt),,-DCBT_BUILD_TESTS=OFF)
+	@cmake --build --preset release --parallel $(JOBS) --target cached_images
+	@build/release/bin/cached_images $(if $(CACHED_FOLDER),--folder=$(CACHED_FOLDER))
 
 # Says what is missing before anything is built.
 need-%:
@@ -196,7 +216,7 @@ golden-arm64:  ## the file formats on 64-bit ARM under qemu
 
 # A real Kubernetes control plane and storage components for the tests, which use it from then on: a
 # quarter of an hour on two cores, once. ENVTEST: some of the parts that tests/envtest/build.sh names.
-# ENVTEST_KUBERNETES=1.36 or 1.35: an older API server.
+# ENVTEST_KUBERNETES=1.36 or 1.35: an older API server. ENVTEST_SNAPSHOTTER=8.6: older snapshot controllers.
 # Prints the folder. KUBEBUILDER_ASSETS names another one for the tests.
 ENVTEST ?=
 envtest:  ## a real Kubernetes control plane for the tests, from Go modules (ENVTEST: only these parts)
@@ -270,8 +290,8 @@ demo-cluster: all  ## a cluster: COSI gives a bucket, a claim is backed up into 
 	@$(PACKAGES) demo-cluster demo-driver envtest-node
 	@$(use_envtest) /usr/bin/python3 -B tests/demo/cluster/demo.py build/release/bin
 
-nodes: test-build  ## tests of minutes on a Kubernetes node (root, `make envtest`): COSI under kubelet, the demo
-	@$(use_envtest) CBT_TEST_SCALE=2 ctest --preset release --tests-regex '^(cosi/real_node_test|demo_cluster)$$'
+nodes: test-build  ## tests of minutes on a Kubernetes node (root, `make envtest`): COSI under kubelet, backups, the demo
+	@$(use_envtest) CBT_TEST_SCALE=2 ctest --preset release --tests-regex '^(cosi/real_node_test|deploy/backup_test|demo_cluster)$$'
 
 lint: need-lint all  ## clang-format (check only) and cppcheck
 	@cmake/lint.sh build/release $(JOBS) format cppcheck

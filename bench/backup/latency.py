@@ -8,7 +8,7 @@ ACCESS_KEY SECRET_KEY"; `tests/bucket/radosgw.sh python3 bench/backup/latency.py
 tests/bucket/s3_double.py in memory, which restic can't use. A proxy in front holds back the first
 byte of each answer; there is no limit on bandwidth but the machine's. A row is a full backup of random
 data, an increment of 2 % in 32 clusters, or a restore to a new file; its figures are the wall clock
-(minimum, median, maximum) and the requests that were made.
+(minimum, median, maximum), the requests that were made, and the most memory.
 """
 
 import argparse
@@ -89,8 +89,8 @@ class Bench:
         environment = {"RESTIC_PASSWORD": "bench", "HOME": self.folder, "AWS_ACCESS_KEY_ID": self.access,
                        "AWS_SECRET_ACCESS_KEY": self.secret, "AWS_DEFAULT_REGION": "us-east-1",
                        "RESTIC_REPOSITORY": f"s3:http://127.0.0.1:{self.proxy.port}/{self.bucket}/{self.number}"}
-        wall = measure(command, environment).wall
-        return wall, self.proxy.requests
+        run = measure(command, environment)
+        return run.wall, self.proxy.requests, run.peak_mib
 
     def ours(self, connections, delay):
         def cbt(*arguments):
@@ -124,9 +124,11 @@ class Bench:
             for row, result in programs(connections, delay):
                 rows.setdefault(row, []).append(result)
         for row, results in rows.items():
-            walls = [wall for wall, _ in results]
+            walls = [wall for wall, _, _ in results]
+            peak = max(peak for _, _, peak in results)
             print(f"{delay * 1000:4.0f} ms  {name:7} {connections:3} connections  {row:10} {min(walls):7.2f} "
-                  f"{statistics.median(walls):7.2f} {max(walls):7.2f} s   {results[-1][1]:5} requests", flush=True)
+                  f"{statistics.median(walls):7.2f} {max(walls):7.2f} s   {results[-1][1]:5} requests   {peak:4.0f} MiB",
+                  flush=True)
 
 
 def main():

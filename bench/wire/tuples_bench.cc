@@ -6,6 +6,7 @@
 //   sse42, ...    each kernel that runs here
 //   libprotobuf   a reused message object: built and serialised; parsed and read
 //   memcpy        copies the bytes
+//   positions     finds where each tuple begins, which depends on the one before it
 //
 // Items are tuples.
 #include <benchmark/benchmark.h>
@@ -151,6 +152,17 @@ void Register(const std::string& pattern, const std::shared_ptr<const Message>& 
         keep(response.get());
       });
   Add(decode + "memcpy", bytes, copy);
+  Add(decode + "positions", bytes, [=] {
+    const uint8_t* at = message->bytes.data() + header;
+    const uint8_t* const end = message->bytes.data() + bytes;
+    // The tag and the length byte are added outside the chain, as the kernels do.
+    for (; end - at >= 512; at += 16) {
+      for (int k = 0; k < 8; ++k) at += at[2 * k + 1];
+    }
+    while (at < end) at += 2 + at[1];
+    if (at != end) std::abort();
+    benchmark::DoNotOptimize(at);
+  });
 }
 
 const bool registered = [] {

@@ -2,7 +2,7 @@
 """Makes everything that a release has, in one folder:
 
   libcbt-VERSION.tar.gz            the sources of the commit
-  libcbt-VERSION-kubernetes.tar.gz deploy/kubernetes, its images pinned by their digests
+  libcbt-VERSION-kubernetes.tar.gz deploy/kubernetes, its images pinned by their digests, and certificate.sh
   images/NAME.tar                  container images, each of all architectures
   images/NAME-ARCH.spdx.json       what is in them
   bindings/                        the Python package's sources; modules of Go and crates of Rust as archives
@@ -75,9 +75,10 @@ def pinned(text, registry, digests):
 
 
 def manifests(commit, registry, digests, time, prefix):
-    """deploy/kubernetes of the commit, as a tar archive."""
+    """deploy/kubernetes of the commit, and what makes certificates, as a tar archive."""
     out = io.BytesIO()
-    with tarfile.open(fileobj=io.BytesIO(git("archive", commit, "deploy/kubernetes"))) as tree, \
+    with tarfile.open(fileobj=io.BytesIO(git("archive", commit, "deploy/kubernetes",
+                                                   "deploy/certificate.sh"))) as tree, \
             tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for entry in sorted(tree, key=lambda one: one.name):
             if not entry.isfile():
@@ -85,7 +86,7 @@ def manifests(commit, registry, digests, time, prefix):
             text = tree.extractfile(entry).read().decode()
             data = pinned(text, registry, digests).encode()
             info = tarfile.TarInfo(f"{prefix}/{os.path.relpath(entry.name, 'deploy')}")
-            info.size, info.mtime, info.mode = len(data), time, 0o644
+            info.size, info.mtime, info.mode = len(data), time, 0o755 if entry.mode & 0o100 else 0o644
             tar.addfile(info, io.BytesIO(data))
     return out.getvalue()
 

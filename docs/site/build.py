@@ -26,7 +26,7 @@ def version():
     return re.search(r'kVersion\[\] = "([^"]+)"', (ROOT / "include/cbt/version.h").read_text()).group(1)
 
 
-ROW = re.compile(r"^\|\s*(.*?)\s*\|", re.MULTILINE)
+ROW = re.compile(r"^(?:##|-) (.*)$", re.MULTILINE)
 ENTRY = re.compile(r"\[(.+)\]\((.+\.md)\)")
 
 
@@ -39,20 +39,18 @@ def tab(title, page, inside=""):
 
 
 def tree_of(index, there):
-    """The tree of a page of tables: a group for each table with a title. Adds every page to
-    `there`.
-    """
+    """The tree of a page of lists: a group for each heading. Adds every page to `there`."""
     there.add(index)
     groups = [("", [])]
-    for cell in ROW.findall(index.read_text()):
-        entry = ENTRY.fullmatch(cell)
+    for words in ROW.findall(index.read_text()):
+        entry = ENTRY.fullmatch(words)
         if entry is not None:
             page = (index.parent / entry.group(2)).resolve()
             inside = tree_of(page, there) if page.name == "README.md" else ""
             there.add(page)
             groups[-1][1].append(tab(entry.group(1), page, inside))
-        elif cell.strip("- "):
-            groups.append((cell.capitalize(), []))
+        else:
+            groups.append((words, []))
     return "".join(tab(title, None, "".join(tabs)) if title else "".join(tabs) for title, tabs in groups if tabs)
 
 
@@ -66,7 +64,7 @@ def layout(output):
     pages = {ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")}
     missing = sorted(pages - there)
     if missing:
-        sys.exit(f"docs: no row in docs/README.md: {', '.join(map(str, missing))}")
+        sys.exit(f"docs: not in docs/README.md: {', '.join(map(str, missing))}")
     text, count = re.subn('<tab type="pages"[^>]*>', lambda _: tree, path.read_text())
     if count != 1:
         sys.exit("docs: Doxygen's layout has no tab of pages")

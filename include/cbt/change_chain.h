@@ -78,6 +78,8 @@ class ChangeChain {
   virtual uint64_t granularity() const noexcept = 0;
   // Oldest first.
   virtual std::vector<ChainSnapshot> snapshots() const = 0;
+  // The last of snapshots(), without a copy of all.
+  virtual ChainSnapshot newest() const { return snapshots().back(); }
   virtual bool Contains(std::string_view id) const noexcept = 0;
 
   // The size in bytes of the file with the map to each snapshot, in the order of snapshots(); 0 for

@@ -43,7 +43,7 @@ struct CreateOptions {
   std::vector<std::string> tags = {};      // further ones
   std::string program = {};                // as the snapshot shows it
   bool require_incremental = false;
-  size_t threads = 4;  // each has a blob, and at times a pack: 40 MiB at most
+  size_t threads = 4;  // each has a blob, and in a local place a pack at times: 40 MiB at most
   std::stop_token stop = {};
   // Asked before the snapshot is published: whether the input was still the same all the time.
   std::function<absl::Status()> check_input = nullptr;

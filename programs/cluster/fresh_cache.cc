@@ -38,6 +38,14 @@ bool FreshCache::filling() const {
   return !state.synced && state.error.ok();
 }
 
+absl::Status FreshCache::trouble() const {
+  const std::shared_lock lock(mutex_);
+  if (cache_ == nullptr || IsCurrent()) return absl::OkStatus();
+  absl::Status error = cache_->state().error;
+  const bool passes = absl::IsUnavailable(error) || absl::IsDeadlineExceeded(error);
+  return passes ? absl::OkStatus() : error;
+}
+
 bool FreshCache::IsCurrent() const {
   return cache_ != nullptr && cache_->CheckFresh(kMaxBroken).ok();
 }

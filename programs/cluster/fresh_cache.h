@@ -39,6 +39,10 @@ class FreshCache {
   // The first list is under way, and nothing has failed so far.
   bool filling() const;
 
+  // Why the watch is not current, as far as waiting won't help: it may not list, or there is more
+  // than it may keep. OK otherwise.
+  absl::Status trouble() const;
+
   // Returns what `read` returns, an absl::StatusOr, for the cache; UNAVAILABLE if the watch is not
   // current. What the cache has may be a moment old, and what it does not have may exist by now.
   template <typename Read>

@@ -70,6 +70,14 @@ bool WatchedObjects::filling() const {
       caches, [](const auto* cache) { return *cache != nullptr && (*cache)->filling(); });
 }
 
+absl::Status WatchedObjects::trouble() const {
+  for (const auto* cache : {&snapshots_, &contents_, &classes_, &services_}) {
+    if (*cache == nullptr) continue;
+    if (absl::Status trouble = (*cache)->trouble(); !trouble.ok()) return trouble;
+  }
+  return absl::OkStatus();
+}
+
 void WatchedObjects::GetSnapshot(const std::string& name_space, const std::string& name,
                                  Found<VolumeSnapshot> found) {
   found(snapshots_->Get<VolumeSnapshot>(name_space, name));

@@ -33,6 +33,9 @@ class WatchedObjects final : public Objects {
   // costs requests.
   bool filling() const;
 
+  // Why each answer costs requests, and will: the first watch's FreshCache::trouble().
+  absl::Status trouble() const;
+
   void GetSnapshot(const std::string& name_space, const std::string& name,
                    Found<VolumeSnapshot> found) override;
   void GetContent(const std::string& name, Found<VolumeSnapshotContent> found) override;

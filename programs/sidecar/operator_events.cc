@@ -27,6 +27,7 @@ constexpr Mention kMentions[] = {
     {"plugin not ready", "PluginNotReady"},
     {"plugin failed", "PluginFailed"},
     {"service not published", "NotPublished"},
+    {"objects not watched", "ObjectsNotWatched"},
     {"no audience", "NoAudience"},
     {"the audience is that of the API server itself", "AudienceOfApiServer"},
     {"TokenReview failed", "CallersNotReviewed"},

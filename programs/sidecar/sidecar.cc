@@ -1,5 +1,6 @@
 #include "programs/sidecar/sidecar.h"
 
+#include <mutex>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -67,6 +68,7 @@ class Sidecar::Impl final : private Logging, public cluster::Component {
                    .page_access = options.page_access,
                    .log = sink}),
         options_(std::move(options)),
+        watch_log_(sink),
         operations_(driver_, metrics()) {}
 
   ~Impl() {
@@ -110,7 +112,17 @@ class Sidecar::Impl final : private Logging, public cluster::Component {
   // A Service leaves this replica out while each open would ask the API server for every object.
   // Without the right to watch, or without an API server, it is ready all the same.
   ops::HttpAnswer Readiness() const override {
+    if (ready()) NoteWatches();
     return cluster::ProbeAnswer(ready() && !watched_->filling() ? "" : "not ready");
+  }
+
+  // Says once why each open asks the API server; probes come all the time.
+  void NoteWatches() const {
+    const absl::Status trouble = watched_->trouble();
+    const std::lock_guard lock(trouble_mutex_);
+    if (trouble == trouble_) return;
+    trouble_ = trouble;
+    if (!trouble.ok()) watch_log_.Failed("objects not watched", trouble);
   }
 
   // The pages of the Go sidecar, and /livez for the kubelet: a plugin that is away makes the sidecar
@@ -212,6 +224,9 @@ class Sidecar::Impl final : private Logging, public cluster::Component {
   }
 
   const Options options_;
+  mutable ops::EventLog watch_log_;
+  mutable std::mutex trouble_mutex_;
+  mutable absl::Status trouble_;  // what was said last
   cluster::Driver driver_;
   Operations operations_;
 

@@ -309,10 +309,15 @@ bool SnapshotCopy::Continue(uint64_t regions) noexcept {
     // Regions of a hole need only be listed. A region that a writer fills meanwhile is claimed by
     // the writer first, so whatever can be claimed here has not been written to.
     const uint64_t first = next_ * kRegionBytes;
-    DataRun run;
-    if (const int error = FindRun(data_, {first, info_.size - first}, run); error != 0) {
-      Fail(error);
-      run = {first, false};
+    // Within data that was found before, the file system is not asked again: it may look at all of
+    // it up to the hole.
+    DataRun run = {data_end_, false};
+    if (first >= data_end_) {
+      if (const int error = FindRun(data_, {first, info_.size - first}, run); error != 0) {
+        Fail(error);
+        run = {first, false};
+      }
+      if (!run.hole) data_end_ = run.end;
     }
     uint64_t end = next_ + 1;
     const bool hole = run.hole && (run.end == info_.size || run.end >= end * kRegionBytes);

@@ -108,6 +108,7 @@ class SnapshotCopy {
   std::vector<std::atomic<uint8_t>> states_;
   CopyTarget target_ = CopyTarget::kZeros;
   uint64_t next_ = 0;
+  uint64_t data_end_ = 0;  // from `next_` up to here, data was found
   std::atomic<int> failed_{0};
   std::atomic<bool> stuck_{false};  // failed, and that could not be recorded
   std::mutex mutex_;

@@ -227,8 +227,7 @@ void TrackedVolume::Core::Detach() noexcept {
 // Requires: one epoch is open: that since the newest snapshot.
 absl::Status TrackedVolume::Core::MarkSince(const std::string& name) {
   const ChangeChain& chain = history_.chain();
-  const absl::StatusOr<std::unique_ptr<ExtentCursor>> delta =
-      chain.Delta(name, chain.snapshots().back().id);
+  const absl::StatusOr<std::unique_ptr<ExtentCursor>> delta = chain.Delta(name, chain.newest().id);
   if (!delta.ok()) return delta.status();
   written_.store(true);
   return ForEachBatch(**delta, [this](const ExtentBatch& batch) {

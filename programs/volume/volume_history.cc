@@ -74,18 +74,21 @@ absl::StatusOr<std::unique_ptr<ExtentCursor>> VolumeHistory::Delta(std::string_v
 }
 
 bool VolumeHistory::HasRecord(std::string_view name) const noexcept {
-  return std::any_of(records_.begin(), records_.end(),
+  // Mostly it is one of the newest.
+  return std::any_of(records_.rbegin(), records_.rend(),
                      [name](const auto& record) { return record.name == name; });
 }
 
 void VolumeHistory::SetRecords(std::vector<SnapshotRecord> records) {
   const std::unique_lock<std::shared_mutex> lock(mutex_);
   std::swap(records_, records);
+  all_suspects_ = true;
 }
 
 absl::Status VolumeHistory::Append(const ChangeMap& map, const std::string& name,
                                    const std::optional<SnapshotInfo>& info) {
   const bool recorded = HasRecord(name);
+  suspects_.push_back(name);
   const std::unique_lock<std::shared_mutex> lock(mutex_);
   // An Append() that failed only while it was synced has put it into the chain nevertheless.
   if (!chain_->Contains(name)) {
@@ -104,21 +107,40 @@ void VolumeHistory::SetReady(std::string_view name) {
 }
 
 void VolumeHistory::EraseRecord(std::string_view name) {
+  suspects_.emplace_back(name);
   const std::unique_lock<std::shared_mutex> lock(mutex_);
   std::erase_if(records_, [name](const SnapshotRecord& record) { return record.name == name; });
 }
 
-absl::Status VolumeHistory::RemoveHidden() {
+void VolumeHistory::SuspectAll() {
   std::set<std::string_view> kept;
   for (const SnapshotRecord& record : records_) kept.insert(record.name);
   for (const MarkRecord& record : marks_.list()) kept.insert(record.name);
-  const std::vector<ChainSnapshot> entries = chain_->snapshots();
-  for (size_t i = 0; i + 1 < entries.size(); ++i) {
-    if (kept.contains(entries[i].id)) continue;
-    const std::unique_lock<std::shared_mutex> lock(mutex_);
-    if (absl::Status status = chain_->Remove(entries[i].id); !status.ok()) return status;
+  suspects_.clear();
+  for (ChainSnapshot& entry : chain_->snapshots()) {
+    if (!kept.contains(entry.id)) suspects_.push_back(std::move(entry.id));
   }
-  return absl::OkStatus();
+  all_suspects_ = false;
+}
+
+absl::Status VolumeHistory::RemoveHidden() {
+  for (std::string& name : marks_.TakeRemoved()) suspects_.push_back(std::move(name));
+  if (all_suspects_) SuspectAll();
+  std::vector<std::string> left;
+  absl::Status status;
+  for (std::string& name : suspects_) {
+    const bool marked = std::any_of(marks_.list().begin(), marks_.list().end(),
+                                    [&](const MarkRecord& record) { return record.name == name; });
+    if (marked || HasRecord(name) || !chain_->Contains(name)) continue;
+    if (status.ok() && name != chain_->newest().id) {
+      const std::unique_lock<std::shared_mutex> lock(mutex_);
+      status = chain_->Remove(name);
+      if (status.ok()) continue;
+    }
+    left.push_back(std::move(name));
+  }
+  suspects_ = std::move(left);
+  return status;
 }
 
 }  // namespace cbt::volume

@@ -57,6 +57,7 @@ class VolumeHistory {
   void SetReady(std::string_view name);
   void EraseRecord(std::string_view name);
   // Removes the entries from the chain that are no snapshot and no mark, apart from the newest.
+  // Cost: that of what was appended or dropped since the last call; the first looks at all.
   absl::Status RemoveHidden();
 
   absl::Status LoadMarks(const std::function<void(const absl::Status&)>& note) {
@@ -66,11 +67,15 @@ class VolumeHistory {
 
  private:
   const SnapshotRecord* FindRecord(std::string_view id) const noexcept;
+  void SuspectAll();
 
   mutable std::shared_mutex mutex_;
   std::unique_ptr<ChangeChain> chain_;
   std::vector<SnapshotRecord> records_;
   VolumeMarks marks_;
+  // The entries of the chain that may be no snapshot and no mark; while `all_suspects_`, any may.
+  bool all_suspects_ = true;
+  std::vector<std::string> suspects_;
 };
 
 }  // namespace cbt::volume

@@ -64,12 +64,14 @@ absl::Status VolumeMarks::RemoveIf(const std::function<bool(const MarkRecord&)>&
     const std::string& name = list_[i].name;
     if (!is_removed(list_[i])) {
       ++i;
-    } else if (!files_->Remove(name.c_str())) {
-      return FileError(files_->Shown(name), errno);
-    } else {
-      const std::unique_lock<std::shared_mutex> lock(lock_);
-      list_.erase(list_.begin() + static_cast<std::ptrdiff_t>(i));
+      continue;
     }
+    removed_.push_back(name);
+    if (!files_->Remove(name.c_str())) {
+      return FileError(files_->Shown(name), errno);
+    }
+    const std::unique_lock<std::shared_mutex> lock(lock_);
+    list_.erase(list_.begin() + static_cast<std::ptrdiff_t>(i));
   }
   return absl::OkStatus();
 }

@@ -8,6 +8,7 @@
 #include <shared_mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -43,6 +44,9 @@ class VolumeMarks {
   // Removes the oldest until the rest is within the limits. `now_ns`: nanoseconds since 1970.
   absl::Status Limit(const ChangeChain& chain, const MarkLimits& limits, int64_t now_ns);
 
+  // The names of those that were removed since the last call.
+  std::vector<std::string> TakeRemoved() noexcept { return std::exchange(removed_, {}); }
+
   // Oldest first.
   const std::vector<MarkRecord>& list() const noexcept { return list_; }
 
@@ -52,6 +56,7 @@ class VolumeMarks {
   std::shared_mutex& lock_;
   std::unique_ptr<const Directory> files_;
   std::vector<MarkRecord> list_;
+  std::vector<std::string> removed_;
 };
 
 }  // namespace cbt::volume

@@ -21,16 +21,6 @@ constexpr size_t kMaxFiles = 1 << 20;
 constexpr size_t kMaxPacks = 16 << 20;
 constexpr size_t kReaders = 4;
 
-// An index is written once so many blobs have none: restic's own number.
-constexpr size_t kMaxUnindexedBlobs = 50'000;
-// And after an eighth of the packs that are there already, within these bounds: a backup that is
-// killed loses little, and a large one does not leave thousands of indexes.
-constexpr size_t kMinUnindexedPacks = 4;
-constexpr size_t kMaxUnindexedPacks = 256;
-
-// Memory of packs that were written is kept for so many others.
-constexpr size_t kMaxSpares = 2;
-
 // Blobs of the volume's next GiB or so are looked at together: in a pack they stand roughly in the
 // order of the volume.
 constexpr size_t kGroupedAtOnce = 1024;
@@ -376,81 +366,7 @@ absl::Status Repository::SaveBlobAs(BlobType type, const Id& id, std::span<const
   const std::span<uint8_t> sealed = std::span(sealed_room).first(content.size() + kSealBytes);
   if (absl::Status done = store_->key().SealTo(content, sealed); !done.ok()) return done;
   blob.length = static_cast<uint32_t>(sealed.size());
-  OpenPack full;
-  {
-    const std::lock_guard lock(mutex_);
-    OpenPack& open = open_[static_cast<size_t>(type)];
-    // A tree may be larger than a pack, and offsets have 32 bits.
-    if (open.blobs.empty()) {
-      if (open.bytes.capacity() == 0 && !spare_.empty()) {
-        open.bytes = std::move(spare_.back());
-        spare_.pop_back();
-      }
-      open.bytes.reserve(std::max(kPackBytes + (2 << 20), sealed.size()));
-    }
-    blob.offset = static_cast<uint32_t>(open.bytes.size());
-    open.bytes.insert(open.bytes.end(), sealed.begin(), sealed.end());
-    open.blobs.push_back(blob);
-    ++stored_.blobs;
-    if (open.bytes.size() < kPackBytes && open.blobs.size() < kMaxPackBlobs) {
-      return absl::OkStatus();
-    }
-    full = std::exchange(open, {});
-  }
-  return StorePack(std::move(full));
-}
-
-absl::Status Repository::StorePack(OpenPack pack) {
-  const absl::StatusOr<std::vector<uint8_t>> header =
-      store_->key().Seal(EncodePackHeader(pack.blobs));
-  if (!header.ok()) return header.status();
-  pack.bytes.insert(pack.bytes.end(), header->begin(), header->end());
-  const auto length = static_cast<uint32_t>(header->size());
-  for (int shift = 0; shift < 32; shift += 8) {
-    pack.bytes.push_back(static_cast<uint8_t>(length >> shift));
-  }
-  IndexedPack indexed{Id::Of(pack.bytes), std::move(pack.blobs)};
-  if (absl::Status put = store_->Put(FileKind::kPack, indexed.id, pack.bytes); !put.ok()) {
-    return put;
-  }
-  std::vector<IndexedPack> ready;
-  {
-    const std::lock_guard lock(mutex_);
-    if (absl::Status added = index_.Add(indexed); !added.ok()) return added;
-    ++stored_.packs;
-    stored_.bytes += pack.bytes.size();
-    unindexed_blobs_ += indexed.blobs.size();
-    unindexed_.push_back(std::move(indexed));
-    if (spare_.size() < kMaxSpares) {
-      pack.bytes.clear();
-      spare_.push_back(std::move(pack.bytes));
-    }
-    const size_t enough = std::clamp<size_t>(static_cast<size_t>(stored_.packs / 8),
-                                             kMinUnindexedPacks, kMaxUnindexedPacks);
-    if (unindexed_.size() < enough && unindexed_blobs_ < kMaxUnindexedBlobs) {
-      return absl::OkStatus();
-    }
-    ready = std::exchange(unindexed_, {});
-    unindexed_blobs_ = 0;
-  }
-  return StoreIndex(ready);
-}
-
-absl::Status Repository::StoreIndex(std::span<const IndexedPack> packs) {
-  if (packs.empty()) return absl::OkStatus();
-  return store_->Save(FileKind::kIndex, EncodeIndex(packs)).status();
-}
-
-absl::Status Repository::Flush() {
-  for (OpenPack& open : open_) {
-    if (open.blobs.empty()) continue;
-    if (absl::Status stored = StorePack(std::exchange(open, {})); !stored.ok()) return stored;
-  }
-  absl::Status stored = StoreIndex(unindexed_);
-  if (!stored.ok()) return stored;
-  unindexed_.clear();
-  unindexed_blobs_ = 0;
-  return absl::OkStatus();
+  return packs_.Add(blob, sealed);
 }
 
 absl::StatusOr<Id> Repository::SaveSnapshot(const Snapshot& snapshot) {
@@ -458,11 +374,6 @@ absl::StatusOr<Id> Repository::SaveSnapshot(const Snapshot& snapshot) {
   // Without the lock, blobs that the snapshot relies on may have been removed.
   if (absl::Status held = lock_->Check(); !held.ok()) return held;
   return store_->Save(FileKind::kSnapshot, EncodeSnapshot(snapshot));
-}
-
-StoredBytes Repository::stored() const {
-  const std::lock_guard lock(mutex_);
-  return stored_;
 }
 
 }  // namespace cbt::repository

@@ -3,7 +3,6 @@
 #ifndef CBT_REPOSITORY_REPOSITORY_H_
 #define CBT_REPOSITORY_REPOSITORY_H_
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -25,6 +24,7 @@
 #include "repository/file_store.h"
 #include "repository/index_file.h"
 #include "repository/lock.h"
+#include "repository/pack_writer.h"
 #include "repository/snapshot.h"
 
 namespace cbt::repository {
@@ -40,6 +40,8 @@ struct RepositoryOptions {
   LockOptions lock = {};
   // Leaves the second half of taking the lock to ConfirmLock(), for those who only read.
   bool confirm_later = false;
+  // The most packs on their way to a place that is not local; at most about 8, by their memory.
+  size_t uploads = 8;
 };
 
 // What LoadIndex() found.
@@ -49,13 +51,6 @@ struct IndexSummary {
   // Packs that an index names and that are not there, or are too short; their blobs count as
   // missing, and are stored again.
   size_t missing_packs = 0;
-};
-
-// What was stored since the repository was opened.
-struct StoredBytes {
-  uint64_t blobs = 0;
-  uint64_t packs = 0;
-  uint64_t bytes = 0;  // of packs
 };
 
 // Thread-safe from LoadIndex() on. Errors name the file. The repository's files are not trusted,
@@ -113,30 +108,32 @@ class Repository {
   absl::StatusOr<BlobGroups> GroupBlobs(BlobType type, std::span<const Id> ids,
                                         std::span<const uint32_t> numbers) const;
 
-  // Stores a blob unless the repository has it. Packs are written by the thread that fills one, and
-  // an index of some packs from time to time: what an index names survives the process.
+  // Stores a blob unless the repository has it. Packs are written as PackWriter says, and an index
+  // of some packs from time to time: what an index names survives the process. After an error every
+  // later call fails as well.
   absl::StatusOr<Id> SaveBlob(BlobType type, std::span<const uint8_t> plain);
   // The same with the blob's SHA-256 sum.
   absl::Status SaveBlobAs(BlobType type, const Id& id, std::span<const uint8_t> plain);
 
   // Stores the packs that are not full, and an index of all that has none yet. No SaveBlob() may
   // run.
-  absl::Status Flush();
+  absl::Status Flush() { return packs_.Flush(); }
 
   // Stores a snapshot of what was flushed; its `id` is ignored.
   // Errors: ABORTED if the lock was lost.
   absl::StatusOr<Id> SaveSnapshot(const Snapshot& snapshot);
 
-  StoredBytes stored() const;
+  StoredBytes stored() const { return packs_.stored(); }
 
  private:
-  struct OpenPack {
-    std::vector<uint8_t> bytes = {};
-    std::vector<PackedBlob> blobs = {};
-  };
-
   Repository(std::unique_ptr<FileStore> store, RepositoryOptions options)
-      : store_(std::move(store)), options_(options), index_(options.max_blobs) {}
+      : store_(std::move(store)),
+        options_(options),
+        index_(options.max_blobs),
+        packs_(*store_, options.uploads, [this](const IndexedPack& pack) {
+          const std::lock_guard lock(mutex_);
+          return index_.Add(pack);
+        }) {}
 
   absl::StatusOr<IndexSummary> ReadIndexes(const std::vector<FileInfo>& files,
                                            const std::vector<FileInfo>* packs,
@@ -147,8 +144,6 @@ class Repository {
   absl::StatusOr<std::span<const uint8_t>> OpenBlob(const BlobPlace& place,
                                                     std::span<uint8_t> sealed,
                                                     std::vector<uint8_t>& buffer) const;
-  absl::Status StorePack(OpenPack pack);
-  absl::Status StoreIndex(std::span<const IndexedPack> packs);
 
   const std::unique_ptr<FileStore> store_;
   const RepositoryOptions options_;
@@ -157,11 +152,7 @@ class Repository {
 
   mutable std::mutex mutex_;
   BlobIndex index_;
-  std::array<OpenPack, 2> open_;  // by BlobType
-  std::vector<std::vector<uint8_t>> spare_;
-  std::vector<IndexedPack> unindexed_;
-  size_t unindexed_blobs_ = 0;
-  StoredBytes stored_;
+  PackWriter packs_;  // last: its threads use the others
 };
 
 }  // namespace cbt::repository

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "repository/parallel.h"
-#include "repository/scrypt_levels.h"
 
 #define CBT_SCRYPT_NAMESPACE scrypt_base
 #include "repository/scrypt_lanes_inl.h"

@@ -4,7 +4,6 @@
 
 #define CBT_SCRYPT_NAMESPACE scrypt_avx512
 #include "repository/scrypt_lanes_inl.h"
-#include "repository/scrypt_levels.h"
 
 namespace cbt::repository {
 

@@ -5,6 +5,19 @@
 #error "scrypt_lanes_inl.h needs CBT_SCRYPT_NAMESPACE"
 #endif
 
+#include <cstddef>
+#include <cstdint>
+
+namespace cbt::repository {
+
+// scryptROMix of `count` lanes of 128 * r bytes, in place, with the instruction set of its name.
+// `memory` has room for n + 2 times as much, from a multiple of 64 bytes on. `count`: 1 or 2; for
+// AVX-512 also 4.
+void MixLanesAvx2(size_t count, uint8_t* lanes, uint64_t n, size_t r, void* memory);
+void MixLanesAvx512(size_t count, uint8_t* lanes, uint64_t n, size_t r, void* memory);
+
+}  // namespace cbt::repository
+
 namespace cbt::repository::CBT_SCRYPT_NAMESPACE {
 
 // Four words of a block of Salsa20, for each lane; vectors of the compiler, which has registers of

@@ -264,6 +264,21 @@ static inline size_t ListEdges(Step& step, size_t count, size_t listed, size_t l
   });
 }
 
+#if defined(__AVX512F__)
+// Bytes of a bitmap that do not stay in a second-level cache. Cursors scan up to twice as many.
+constexpr size_t kLargeBytes = 4u << 20;
+
+// Whether any of four vectors of words from byte `at` on is not `open` throughout.
+template <typename Reader>
+static inline bool HasEdges(const Reader& reader, size_t at, uint64_t open) noexcept {
+  const NarrowWords fill = reader.NarrowFill(uint64_t{0} - open);
+  NarrowWords any = reader.Narrow(at) ^ fill;
+#pragma GCC unroll 8
+  for (size_t k = 1; k < 8; ++k) any = any | (reader.Narrow(at + 32 * k) ^ fill);
+  return _mm256_testz_si256(any.lanes, any.lanes) == 0;
+}
+#endif
+
 template <typename Reader>
 static inline RunScan ScanWith(const Reader reader, size_t words, uint64_t origin, unsigned shift,
                                uint64_t open, uint64_t* offsets, uint64_t* lengths,
@@ -276,6 +291,14 @@ static inline RunScan ScanWith(const Reader reader, size_t words, uint64_t origi
   size_t runs = 0;
   size_t step_words = kShortStep;
   bool quiet = true;  // quiet words may follow
+#if defined(__AVX512F__)
+  // Where memory is the limit and few words have edges, loads of 32 bytes recover sooner from
+  // branches that can't be predicted.
+  constexpr int kCalmest = 8;
+  int calm = 0;  // grows where edges have quiet words before them, and shrinks where not
+  size_t after_edges = 0;
+  bool narrow = false;
+#endif
   size_t i = 0;
   while (i < words) {
     // Check before quiet words too, so that every variant stops at the same word.
@@ -283,6 +306,12 @@ static inline RunScan ScanWith(const Reader reader, size_t words, uint64_t origi
     while (quiet && words - i >= kQuiet) {
       const Words fill(uint64_t{0} - open);
       const size_t at = i * 8;
+#if defined(__AVX512F__)
+      if (narrow && !HasEdges(reader, at, open)) {
+        i += kQuiet;
+        continue;
+      }
+#endif
       const Words w0 = reader.Quiet(at, fill);
       const Words w1 = reader.Quiet(at + kVector * 8, fill);
       const Words w2 = reader.Quiet(at + kVector * 16, fill);
@@ -298,6 +327,11 @@ static inline RunScan ScanWith(const Reader reader, size_t words, uint64_t origi
       // Up to a few words with edges: a step would cost more than the words themselves. The group
       // is finished, so that the loads stay at whole cache lines.
       if (__builtin_popcountll(mixed) > kFewWords) break;
+#if defined(__AVX512F__)
+      calm = i == after_edges ? calm - (calm > 0 ? 1 : 0) : calm + (calm < kCalmest ? 1 : 0);
+      after_edges = i + kQuiet;
+      narrow = 2 * calm >= kCalmest && words - i >= kLargeBytes / 8;
+#endif
       const uint64_t quiet_open = open;
       for (uint64_t left = mixed; left != 0;) {
         const auto k = static_cast<size_t>(__builtin_ctzll(left));

@@ -63,6 +63,30 @@ struct Both {
   }
 };
 
+#if defined(__AVX512F__)
+// Half a vector of words.
+struct NarrowWords {
+  static NarrowWords Load(const uint8_t* bytes) noexcept {
+    return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(bytes))};
+  }
+  static NarrowWords Fill(uint64_t word) noexcept {
+    return {_mm256_set1_epi64x(static_cast<long long>(word))};
+  }
+  friend NarrowWords operator^(NarrowWords a, NarrowWords b) noexcept {
+    return {_mm256_xor_si256(a.lanes, b.lanes)};
+  }
+  friend NarrowWords operator&(NarrowWords a, NarrowWords b) noexcept {
+    return {_mm256_and_si256(a.lanes, b.lanes)};
+  }
+  friend NarrowWords operator|(NarrowWords a, NarrowWords b) noexcept {
+    return {_mm256_or_si256(a.lanes, b.lanes)};
+  }
+  friend NarrowWords operator~(NarrowWords a) noexcept { return a ^ Fill(~uint64_t{0}); }
+
+  __m256i lanes;
+};
+#endif
+
 static inline uint64_t LoadWord(const uint8_t* bytes) noexcept {
   uint64_t word;
   __builtin_memcpy(&word, bytes, sizeof(word));
@@ -259,6 +283,7 @@ static inline uint64_t ReverseBits(uint64_t word) noexcept {
 // Readers give the words from byte `at` on:
 //   Quiet()    their difference from `fill`, which has equal bits in each word. The order of bits
 //              is any: what counts is which words are 0.
+//   Narrow()   the words of which Quiet() takes the difference, and NarrowFill() of what
 //   Word()     a word, in order
 //   Raw...()   the same in order, but perhaps all inverted, which leaves the edges where they are.
 //              Raw() of a bit says whether.
@@ -269,6 +294,14 @@ struct PlainReader {
   static constexpr bool kDescending = false;
 
   Words Quiet(size_t at, Words fill) const noexcept { return RawVector(at) ^ fill; }
+#if defined(__AVX512F__)
+  NarrowWords Narrow(size_t at) const noexcept {
+    const NarrowWords word_a = NarrowWords::Load(a + at);
+    return Op::template Apply<NarrowWords>(word_a,
+                                           Op::kBinary ? NarrowWords::Load(b + at) : word_a);
+  }
+  static NarrowWords NarrowFill(uint64_t fill) noexcept { return NarrowWords::Fill(fill); }
+#endif
   uint64_t Word(size_t at) const noexcept { return CombineWord<Op>(a, b, at); }
   Words RawVector(size_t at) const noexcept { return Combine<Op>(a, b, at); }
   uint64_t RawWord(size_t at) const noexcept { return Word(at); }
@@ -296,6 +329,20 @@ class LayoutReader {
     if constexpr (Op::kLinear) return Combine<Op>(a_, b_, at) ^ (fill ^ Words(flip_));
     return Combined(at) ^ fill;
   }
+#if defined(__AVX512F__)
+  NarrowWords Narrow(size_t at) const noexcept {
+    NarrowWords word_a = NarrowWords::Load(a_ + at);
+    NarrowWords word_b = Op::kBinary ? NarrowWords::Load(b_ + at) : word_a;
+    if constexpr (!Op::kLinear) {
+      word_a = word_a ^ NarrowWords::Fill(flip_a_);
+      word_b = word_b ^ NarrowWords::Fill(flip_b_);
+    }
+    return Op::template Apply<NarrowWords>(word_a, word_b);
+  }
+  NarrowWords NarrowFill(uint64_t fill) const noexcept {
+    return NarrowWords::Fill(Op::kLinear ? fill ^ flip_ : fill);
+  }
+#endif
   uint64_t Word(size_t at) const noexcept {
     return RawWord(at) ^ (Op::kLinear ? flip_ : uint64_t{0});
   }

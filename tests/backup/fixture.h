@@ -161,10 +161,11 @@ inline void MakeRepository(const std::string& path) {
   test::RequireOk(repository::Repository::Create(BucketAt(path), "", Secret(kPassword)));
 }
 
-inline std::unique_ptr<repository::Repository> OpenIn(std::unique_ptr<bucket::Bucket> bucket) {
-  auto repository = test::ValueOf(
-      repository::Repository::Open(std::move(bucket), "", Secret(kPassword), true,
-                                   {.lock = {.pause = std::chrono::milliseconds(0)}}));
+inline std::unique_ptr<repository::Repository> OpenIn(std::unique_ptr<bucket::Bucket> bucket,
+                                                      size_t uploads = 8) {
+  auto repository = test::ValueOf(repository::Repository::Open(
+      std::move(bucket), "", Secret(kPassword), true,
+      {.lock = {.pause = std::chrono::milliseconds(0)}, .uploads = uploads}));
   test::ValueOf(repository->LoadIndex(true));
   return repository;
 }

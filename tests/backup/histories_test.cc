@@ -161,8 +161,8 @@ TEST(Histories, GoOnWhereTheyWereKilled) {
   history.Add("0", std::move(bytes));
   {
     const auto repository =
-        OpenIn(std::make_unique<DyingBucket>(BucketAt(directory.path()), 12, false));
-    // One thread, so that the order of objects is known.
+        OpenIn(std::make_unique<DyingBucket>(BucketAt(directory.path()), 12, false), 1);
+    // One thread and one upload, so that the order of objects is known.
     EXPECT_TRUE(absl::IsUnavailable(BackUp(*repository, history, "0", {.threads = 1}).status()));
   }
   const auto repository = OpenIn(BucketAt(directory.path()));

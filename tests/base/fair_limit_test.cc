@@ -85,6 +85,32 @@ TEST(FairLimit, IsSpentSaysWhatTakeWouldAndTakesNothing) {
   EXPECT_FALSE(limit.IsSpent("a", begin + milliseconds(150)));
 }
 
+// At the very moment that a whole token is there, both serve the request.
+TEST(FairLimit, IsSpentAndTakeAgreeToTheMicrosecond) {
+  const FairLimit::Clock::time_point begin{seconds(100)};
+  int served = 0;
+  for (int wait = 999'990; wait <= 1'000'010; ++wait) {
+    FairLimit limit(1, 1);
+    ASSERT_FALSE(limit.Take("a", begin).has_value());
+    const FairLimit::Clock::time_point now = begin + std::chrono::microseconds(wait);
+    const bool spent = limit.IsSpent("a", now);
+    EXPECT_EQ(spent, limit.Take("a", now).has_value()) << wait;
+    served += spent ? 0 : 1;
+  }
+  EXPECT_GT(served, 0);
+  EXPECT_LT(served, 21);
+}
+
+TEST(FairLimit, AUserIsForgottenWhenItsTimeIsOver) {
+  FairLimit limit(10, 10);
+  const FairLimit::Clock::time_point begin{seconds(100)};
+  EXPECT_FALSE(limit.Take("a", begin).has_value());
+  EXPECT_FALSE(limit.Take("b", begin + FairLimit::kRemembered - milliseconds(1)).has_value());
+  EXPECT_EQ(limit.users(), 2u);
+  EXPECT_FALSE(limit.Take("b", begin + FairLimit::kRemembered).has_value());
+  EXPECT_EQ(limit.users(), 1u);
+}
+
 // However many passed IsSpent() together: the rate holds.
 TEST(FairLimit, WhatIsChargedBeyondTheLimitIsPaidForAfterwards) {
   FairLimit limit(10, 3);

@@ -7,6 +7,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -217,6 +218,85 @@ class Backup(support.CbtTest):
         self.assertIn("has 5242880 bytes, the volume 6291456",
                       self.backup("restore", "vol1", "--to", self.nbd("-f", "raw", small), code=2).stderr)
         self.backup("verify", "vol1", "--data", f"nbd+unix:///?socket={self.path('none')}", code=3)
+
+    def certified(self, name, authority=None):
+        """NAME-cert.pem and NAME-key.pem, signed by that authority or by itself."""
+        signed = ["-CA", self.path(f"{authority}-cert.pem"), "-CAkey", self.path(f"{authority}-key.pem")] if authority else []
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                        "-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1", *signed,
+                        "-keyout", self.path(f"{name}-key.pem"), "-out", self.path(f"{name}-cert.pem")],
+                       check=True, capture_output=True)
+        return self.path(f"{name}-cert.pem"), self.path(f"{name}-key.pem")
+
+    def folder_of(self, name, authority, role=None):
+        """A folder as libnbd and nbdkit want it."""
+        folder = pathlib.Path(self.path(f"tls-{name}"))
+        folder.mkdir()
+        shutil.copy(self.path(f"{authority}-cert.pem"), folder / "ca-cert.pem")
+        if role is not None:
+            certificate, key = self.certified(name, authority)
+            shutil.copy(certificate, folder / f"{role}-cert.pem")
+            shutil.copy(key, folder / f"{role}-key.pem")
+        return str(folder)
+
+    def tls_server(self, image, *arguments):
+        """The URI of an export of nbdkit over TLS."""
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        server = subprocess.Popen(["nbdkit", "-f", "-i", "127.0.0.1", "-p", str(port), "--tls=require", *arguments, "file", image],
+                                  stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(server.wait)
+        self.addCleanup(server.kill)
+        limit = time.monotonic() + 30
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port)).close()
+                return f"nbds://127.0.0.1:{port}/"
+            except ConnectionRefusedError:
+                self.assertIsNone(server.poll())
+                self.assertLess(time.monotonic(), limit)
+                time.sleep(0.01)
+
+    def test_data_over_tls(self):
+        for program in ("nbdkit", "openssl", "psktool"):
+            if shutil.which(program) is None:
+                self.skipTest(f"{program} is not installed")
+        self.image = self.image[: 6 * BLOB]
+        monday = self.snapshot("monday")
+        for name in ("ca", "other"):
+            self.certified(name)
+        server, client = self.folder_of("server", "ca", "server"), self.folder_of("client", "ca", "client")
+        bare, stranger = self.folder_of("bare", "ca"), self.folder_of("stranger", "other", "client")
+        ours = ("--nbd-tls-certificates", client)
+        uri = self.tls_server(monday, f"--tls-certificates={server}", "--tls-verify-peer")
+        self.create("--init", "--data", uri, *ours, "--handle", "mon")
+        self.assertEqual(self.restored(), bytes(self.image))
+        self.backup("verify", "vol1", "--data", uri, *ours)
+        # A server or a client that bare knows.
+        for others in ((), ("--nbd-tls-certificates", bare), ("--nbd-tls-certificates", stranger),
+                       ("--nbd-tls-certificates", self.path("none"))):
+            self.create("--data", uri, *others, code=3)
+        target = self.write("target", noise(6 * BLOB))
+        self.backup("restore", "vol1", "--to", self.tls_server(target, f"--tls-certificates={server}"),
+                    "--nbd-tls-certificates", bare)
+        self.assertEqual(pathlib.Path(target).read_bytes(), bytes(self.image))
+        # With keys that both sides have.
+        keys = self.path("keys")
+        subprocess.run(["psktool", "-u", "alice", "-p", keys], check=True, capture_output=True)
+        self.change(BLOB, b"new")
+        tuesday = self.snapshot("tuesday")
+        uri = self.tls_server(tuesday, f"--tls-psk={keys}")
+        alice = ("--nbd-tls-psk", keys, "--nbd-tls-username", "alice")
+        self.ok("export", monday, tuesday, "--from", "image", "--data", uri, *alice, "--output", self.path("tue.qcow2"))
+        self.ok("apply", monday, self.path("tue.qcow2"), self.path("applied"), "--from", "qcow2")
+        self.assertEqual(pathlib.Path(self.path("applied")).read_bytes(), bytes(self.image))
+        self.backup("verify", "vol1", "--data", uri, *alice, code=1)
+        self.backup("verify", "vol1", "--data", uri, *alice[:3], "bob", code=3)
+        # Options that would change nothing.
+        for arguments in (("verify", "vol1", "--data", monday, *ours), ("verify", "vol1", "--data", uri[:3] + uri[4:], *ours),
+                          ("restore", "vol1", "--to", self.path("new"), *alice), ("verify", "vol1", "--data", uri, *ours, *alice),
+                          ("verify", "vol1", "--data", uri, *alice[2:])):
+            self.backup(*arguments, code=2)
 
     def test_restores_of_what_changed(self):
         monday = self.snapshot("monday")

@@ -76,6 +76,32 @@ TEST_F(FreshCacheTest, DoesNotFillWhenItsListFails) {
   }
   EXPECT_FALSE(cache_->filling());
   EXPECT_FALSE(cache_->current());
+  EXPECT_TRUE(absl::IsPermissionDenied(cache_->trouble())) << cache_->trouble();
+}
+
+TEST_F(FreshCacheTest, SaysThatThereIsTooMuch) {
+  ASSERT_TRUE(WaitUntilCurrent(true));
+  EXPECT_OK(cache_->trouble());
+  cache_->Stop();
+  EXPECT_OK(cache_->trouble());
+  cache_ = ValueOf(FreshCache::Create(*client_, kube::kConfigMaps, {.max_bytes = 1}));
+  for (int i = 0; i < 6000 && cache_->trouble().ok(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(cache_->trouble())) << cache_->trouble();
+  EXPECT_FALSE(cache_->current());
+}
+
+TEST_F(FreshCacheTest, AnInterruptionIsNoTrouble) {
+  ASSERT_TRUE(WaitUntilCurrent(true));
+  cache_->Stop();
+  api_.SetPlan([](const FakeRequest&) { return FakePlan{.code = 503}; });
+  cache_ = ValueOf(FreshCache::Create(*client_, kube::kConfigMaps));
+  for (int i = 0; i < 6000 && cache_->filling(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_FALSE(cache_->current());
+  EXPECT_OK(cache_->trouble());
 }
 
 TEST_F(FreshCacheTest, IsNotBelievedAfterAnInterruption) {

@@ -37,7 +37,7 @@ def deploy(node, endpoint, credentials):
                  f"--from-file={node.folder}/credentials")
     node.apply(objects)
     node.apply(built.build(os.path.join(COSI, "node")))
-    node.kubectl("apply", "-f", os.path.join(COSI, "sidecar", "node-role.yaml"))
+    node.kubectl("apply", "-f", os.path.join(COSI, "sidecar", "node", "node-role.yaml"))
     node.wait_for_workload("deployment", "cbt-cosi", "cosi-controller")
     node.wait_for_workload("deployment", "cosi-driver", "cosi-driver")
     node.wait_for_workload("daemonset", "cbt-cosi-node", "cosi-node")

@@ -324,7 +324,9 @@ class DeleteTest(Running):
         first, second = self.access(request), self.access(request)
         bucket = self.bucket_of(request)
         self.delete(request)
-        self.wait_event(request, "BucketInUse")
+        # Both are named: by the first event, or once the controller has seen both.
+        self.wait_event(request, "BucketInUse", first["metadata"]["name"])
+        self.wait_event(request, "BucketInUse", second["metadata"]["name"])
         self.delete(first)
         self.gone(first)
         time.sleep(1)

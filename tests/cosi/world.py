@@ -59,7 +59,7 @@ class Plane:
             self.plane.apply(os.path.join(DEPLOY, "node", file + ".yaml"))
         self.plane.apply(os.path.join(DEPLOY, "sidecar", "cluster-role.yaml"))
         for namespace in ("cosi-driver", "other-driver"):
-            for file in ("service-account", "cluster-role-binding", "role", "node-role"):
+            for file in ("service-account", "cluster-role-binding", "role", "node/node-role"):
                 text = parts.read(os.path.join(DEPLOY, "sidecar", file + ".yaml")).decode()
                 text = re.sub(r"(namespace|name): cosi-driver$",
                               lambda m: f"{m[1]}: {namespace}" if m[1] == "namespace" else m[0],

@@ -57,7 +57,7 @@ class NodeTest(unittest.TestCase):
         cls.node.kubectl("label", "node", "node1", "cbt.csi.example.com/volumes=true")
         cls.node.define(os.environ.get("CBT_SNAPSHOT_CRDS", os.path.join(cls.node.assets, "crds")),
                         os.path.join(HERE, "crds"),
-                        *(os.path.join(built.DEPLOY, part, "crd") for part in ("aggregated", "sessions")))
+                        *(os.path.join(built.DEPLOY, part, "crd") for part in ("", "aggregated", "sessions")))
         cls.node.import_ours(PROGRAMS, ("cbt-cluster", "cbtctl", "cbt-driver"),
                              (deployed.REGISTRY, "images.example.org/cbt"))
         cls.node.import_sidecars()

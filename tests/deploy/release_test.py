@@ -90,6 +90,9 @@ class ReleaseTest(unittest.TestCase):
         folder = tempfile.mkdtemp(dir=self.folder)
         with tarfile.open(os.path.join(self.releases[0], name)) as tar:
             tar.extractall(folder)
+        for program in ("certificate.sh", "kubernetes/backup/fleet.py"):
+            path = os.path.join(folder, name.removesuffix("-kubernetes.tar.gz"), program)
+            self.assertTrue(os.access(path, os.X_OK), path)
         digests = {}
         for title in ("csi-snapshot-metadata", "csi-driver", "cbtctl"):
             with tarfile.open(os.path.join(self.releases[0], "images", title + ".tar")) as tar:

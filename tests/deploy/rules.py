@@ -21,12 +21,14 @@ CLUSTER_KINDS = {"Namespace", "CustomResourceDefinition", "ClusterRole", "Cluste
                  "CSIDriver", "StorageClass", "VolumeSnapshotClass", "VolumeGroupSnapshotClass",
                  "ValidatingWebhookConfiguration",
                  "APIService", "FlowSchema", "PriorityClass", "BucketClass", "BucketAccessClass",
-                 "ClusterIssuer"}
+                 "ClusterIssuer", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
 IMAGE = re.compile(r"(?P<name>[a-z0-9.-]+\.[a-z]+(?::\d+)?(?:/[a-z0-9][a-z0-9._-]*)+)"
                    r"(?::(?P<tag>[\w][\w.-]{0,127}))?(?P<digest>@sha256:[0-9a-f]{64})?")
 VERSION = re.compile(r"v?\d+\.\d+\.\d+(?:-[\w.]+)?")
 # Its requests wait without it, so nothing ends it for memory.
 UNLIMITED = {"volume-host"}
+# Made by a folder of their own.
+OTHER_ACCOUNTS = {("cbt-cosi-node", "cosi-node")}
 # Their Secrets have the names of accesses, which come and go; a namespace has nothing else.
 OWN_SECRETS = {"cosi-sidecar", "cosi-node-credentials"}
 
@@ -49,7 +51,7 @@ def accounts_are_made(objects):
     for one in of_kind(objects, "RoleBinding", "ClusterRoleBinding"):
         for subject in one.get("subjects", []):
             account = (subject.get("namespace"), subject["name"])
-            if subject["kind"] == "ServiceAccount" and account not in made:
+            if subject["kind"] == "ServiceAccount" and account not in made | OTHER_ACCOUNTS:
                 yield f"{place(one)}: the account {account[0]}/{account[1]} is not made here"
     for one in workloads(objects):
         account = one.pod.get("serviceAccountName")
@@ -84,7 +86,8 @@ def rights_are_narrow(objects):
 
 def namespaces_come_first(objects):
     made, used = set(), set()
-    has_pods = bool(workloads(objects))
+    # What runs at times only is in the namespace of an application, which an overlay must not own.
+    has_pods = any(pod.kind not in ("CronJob", "Job") for pod in workloads(objects))
     for one in objects:
         if one["kind"] == "Namespace":
             made.add(one["metadata"]["name"])

@@ -10,6 +10,7 @@
 # fails leaves the others usable.
 #
 # ENVTEST_KUBERNETES=MINOR (1.36, 1.35) takes an older control plane; nodes are of the newest only.
+# ENVTEST_SNAPSHOTTER=MINOR (8.6) takes older snapshot-controller, csi-snapshotter and definitions.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -38,11 +39,14 @@ done
 
 readonly KUBERNETES=kubernetes${ENVTEST_KUBERNETES:+-$ENVTEST_KUBERNETES}
 [[ -d $here/modules/$KUBERNETES ]] || give_up "there is no Kubernetes $ENVTEST_KUBERNETES; older ones are $(cd "$here/modules" && echo kubernetes-* | sed "s/kubernetes-//g")"
+readonly SNAPSHOTTER=snapshotter${ENVTEST_SNAPSHOTTER:+-$ENVTEST_SNAPSHOTTER}
+[[ -d $here/modules/$SNAPSHOTTER ]] || give_up "there is no snapshotter $ENVTEST_SNAPSHOTTER; older ones are $(cd "$here/modules" && echo snapshotter-* | sed "s/snapshotter-//g")"
 
 sources=("$0")
 for module in "$here"/modules/*; do
   name=${module##*/}
-  [[ $name == kubernetes* && $name != "$KUBERNETES" ]] || sources+=("$module/go.mod" "$module/go.sum")
+  [[ $name == kubernetes* && $name != "$KUBERNETES" ]] && continue
+  [[ $name == snapshotter* && $name != "$SNAPSHOTTER" ]] || sources+=("$module/go.mod" "$module/go.sum")
 done
 key=$(cat "${sources[@]}" | sha256sum | cut -c1-12)
 folder=${XDG_CACHE_HOME:-${HOME:?is not set, nor is XDG_CACHE_HOME}/.cache}/cbt-envtest/$key
@@ -59,6 +63,7 @@ fi
 module_of() {
   case $1 in
     control-plane | node) echo "$KUBERNETES" ;;
+    snapshotter) echo "$SNAPSHOTTER" ;;
     *) echo "$1" ;;
   esac
 }

@@ -87,6 +87,15 @@ class BuildTest(unittest.TestCase):
         self.assertEqual([call.split()[0] for call in self.calls()], ["kubernetes", "kubernetes-1.36", "etcd"])
         self.assertEqual(self.folder_of(self.build("--built", "etcd", ENVTEST_KUBERNETES="1.36")), older)
 
+    def test_older_snapshot_controllers(self):
+        newest = self.folder_of(self.build("snapshotter"))
+        older = self.folder_of(self.build("snapshotter", "etcd", ENVTEST_SNAPSHOTTER="8.6"))
+        self.assertNotEqual(older, newest)
+        self.assertEqual([call.split()[0] for call in self.calls()], ["snapshotter", "snapshotter-8.6", "etcd"])
+        done = self.build("etcd", ENVTEST_SNAPSHOTTER="1.2")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("there is no snapshotter 1.2; older ones are 8.6", done.stderr)
+
     def test_what_an_older_one_lacks_is_named(self):
         done = self.build("node", ENVTEST_KUBERNETES="1.36")
         self.assertIn("there is no part node; the parts are control-plane etcd", done.stderr)

@@ -278,6 +278,8 @@ class Node:
             # Any machine will do, and nothing of it is managed.
             "failCgroupV1": False, "cgroupDriver": "cgroupfs", "cgroupsPerQOS": False,
             "enforceNodeAllocatable": [], "failSwapOn": False, "evictionHard": {},
+            # The kubelet deletes no image when the machine's disk is nearly full: nothing brings it again.
+            "imageGCHighThresholdPercent": 100,
             "oomScoreAdj": 0,
             "volumePluginDir": f"{self.folder}/run/volumeplugins",
             "podLogsDir": f"{self.folder}/run/podlogs"})

@@ -418,6 +418,11 @@ class ClusterTest(unittest.TestCase):
         with sidecar.channel() as channel:
             self.assertEqual(parts.ask(channel, self.token, snapshot=target,
                                        base=f"handle-ns-{base}")[0], CODES.OK)
+        # What that costs is said, once, when a probe comes.
+        self.assertTrue(parts.wait_until(
+            lambda: sidecar.health() and 'event="objects not watched"' in sidecar.log()), sidecar.log())
+        self.assertEqual(sidecar.health(), 200)
+        self.assertEqual(sidecar.log().count("objects not watched"), 1)
 
 
 def publish_role(driver):

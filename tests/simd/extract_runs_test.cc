@@ -446,6 +446,56 @@ TEST_P(ExtractRunsTest, StopsAtTheSameWordAsTheScalarVariant) {
   }
 }
 
+// Sparse bitmaps that do not fit in the caches are read in another way.
+TEST_P(ExtractRunsTest, FindsFewRunsOfLargeBitmaps) {
+  constexpr size_t kSparse = 1 << 16;
+  constexpr size_t kWords = kSparse + (size_t{4} << 20) / 8;
+  constexpr size_t kRoom = 1 << 12;
+  test::SeededRandom random(12);
+  std::vector<uint64_t> a(kWords, 0);
+  std::vector<uint64_t> b(kWords, 0);
+  for (std::vector<uint64_t>* const bits : {&a, &b}) {
+    for (uint64_t at = 0; at < kSparse * 64;) {
+      const uint64_t length = random() % 4 == 0 ? random() % 9000 : 1 + random() % 3;
+      const uint64_t end = std::min<uint64_t>(at + length, kSparse * 64);
+      for (; at < end; ++at) (*bits)[at / 64] |= uint64_t{1} << at % 64;
+      at += random() % 9000;
+    }
+  }
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(a.data());
+  const auto* const others = reinterpret_cast<const uint8_t*>(b.data());
+  std::vector<uint64_t> offsets[2];
+  std::vector<uint64_t> lengths[2];
+  for (size_t operation = 0; operation < std::size(kOperations); ++operation) {
+    for (const unsigned number : {kLayouts, 1u, 12u, 27u}) {
+      SCOPED_TRACE(absl::StrCat(kOperations[operation].name, ", layout ", number));
+      RunScan scans[2];
+      for (const bool scalar : {false, true}) {
+        const ExtractRunsKernels& variant = scalar ? simd::scalar::kExtractRuns : kernels();
+        std::vector<uint64_t>& starts = offsets[scalar ? 1 : 0];
+        std::vector<uint64_t>& sizes = lengths[scalar ? 1 : 0];
+        starts.assign(kRoom + kRunSlack, 0);
+        sizes.assign(kRoom + kRunSlack, 0);
+        scans[scalar ? 1 : 0] =
+            number == kLayouts
+                ? (variant.*kOperations[operation].function)(bytes, others, kWords, 0, 12, 0,
+                                                             starts.data(), sizes.data(), kRoom)
+                : (variant.in_layout.*kInLayout[operation])(LayoutOf(number), bytes, others, kWords,
+                                                            0, 12, 0, starts.data(), sizes.data(),
+                                                            kRoom);
+        const size_t runs = scans[scalar ? 1 : 0].runs;
+        starts.resize(runs + scans[scalar ? 1 : 0].open);
+        sizes.resize(runs);
+      }
+      EXPECT_GT(scans[0].runs, 100u);
+      EXPECT_EQ(scans[0].words, scans[1].words);
+      EXPECT_EQ(scans[0].open, scans[1].open);
+      EXPECT_EQ(offsets[0], offsets[1]);
+      EXPECT_EQ(lengths[0], lengths[1]);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Variants, ExtractRunsTest,
                          testing::ValuesIn(test::AsVector(simd::ExtractRunsVariants())),
                          test::VariantName<ExtractRunsKernels>);

@@ -1,6 +1,7 @@
 """What the loads on Kubernetes components have in common: objects made fast, requests counted, processes
 sampled. Not a test."""
 
+import base64
 import collections
 import http.client
 import json
@@ -10,6 +11,7 @@ import ssl
 import threading
 import time
 import urllib.parse
+import urllib.request
 
 import parts
 
@@ -83,6 +85,47 @@ class Api:
         self.ask("POST", f"{SNAPSHOTS}/volumesnapshotcontents", content)
         self.ask("PATCH", f"{SNAPSHOTS}/volumesnapshotcontents/{content['metadata']['name']}/status",
                  {"status": status}, "application/merge-patch+json")
+
+
+def etcd_url(plane):
+    """Of the control plane's own etcd."""
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/stat", encoding="utf-8", errors="replace") as file:
+                parent = file.read().rpartition(")")[2].split()[1]
+            with open(f"/proc/{entry}/cmdline", encoding="utf-8") as file:
+                flags = file.read().split("\0")
+        except OSError:
+            continue
+        if parent == str(plane.process.pid) and flags[0].endswith("/etcd"):
+            (found,) = [flag.partition("=")[2] for flag in flags if flag.startswith("--listen-client-urls=")]
+            return found
+    raise RuntimeError("the control plane has no etcd")
+
+
+def write_to_etcd(plane, namespace, count):
+    """`count` bound and ready snapshots, past the API server: a hundred times as fast."""
+    url = etcd_url(plane) + "/v3/kv/txn"
+
+    def put(resource, name, thing):
+        thing["metadata"].update(creationTimestamp="2026-01-01T00:00:00Z", generation=1)
+        key = f"/registry/snapshot.storage.k8s.io/{resource}/{name}"
+        encoded = [base64.b64encode(text.encode()).decode() for text in (key, json.dumps(thing))]
+        return {"requestPut": dict(zip(("key", "value"), encoded))}
+    batch = []
+    for number in range(count):
+        name = f"nightly-{number:06}"
+        content = parts.content(name, namespace, handle=f"snap-{number:030}", volume=f"volume-{number:028}",
+                                own_name=f"snapcontent-{number:036}", uid=f"{number:036}")
+        content["metadata"]["uid"] = f"{number:036}"
+        made = parts.snapshot(name, namespace, content["metadata"]["name"], uid=f"{number:036}")
+        batch += [put("volumesnapshots", f"{namespace}/{name}", made),
+                  put("volumesnapshotcontents", content["metadata"]["name"], content)]
+        if len(batch) >= 100 or number == count - 1:  # etcd takes 128
+            request = urllib.request.Request(url, json.dumps({"success": batch}).encode())
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                answer.read()
+            batch = []
 
 
 def usage(process):

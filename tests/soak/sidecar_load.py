@@ -3,9 +3,11 @@ costs the API server, how long it takes, what memory and processor the sidecars 
 notices when a replica is killed in the middle.
 
   sidecar_load.py CBT FOLDER_OF_MESSAGES CONTROL_PLANE [--snapshots N] [--rate N] [--seconds N] [--greedy N]
+                  [--further N]
 
 An hour at full size: --snapshots 10000 --rate 5 --seconds 3600. With --greedy, the first tenant opens as fast as
-it can beside that, in so many threads. Not part of `make test`.
+it can beside that, in so many threads. With --further 70000 there are more snapshots than watches keep. Not part of
+`make test`.
 """
 
 import argparse
@@ -59,6 +61,9 @@ class World:
             list(pool.map(lambda one: self.api.snapshot(*one),
                           [(tenant, number) for tenant in self.tenants
                            for number in range(self.per_tenant)]))
+        if arguments.further:
+            plane.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "archive"}})
+            api_server.write_to_etcd(plane, "archive", arguments.further)
         kubeconfig = plane.kubeconfig_of("csi-driver", "csi-snapshot-metadata", folder)
         self.sidecars = [parts.Sidecar(arguments.cbt, folder, kubeconfig, "--log-level=warning",
                                        name=f"sidecar-{number}") for number in range(arguments.replicas)]
@@ -124,8 +129,9 @@ class World:
         slow = {tenant: sorted(one[1] for one in all_)[int(len(all_) * 0.9)]
                 for tenant, all_ in self.answers.items()}
         good = [sum(one[2] == parts.CODES.OK for one in all_) for all_ in self.answers.values()]
-        print(f"snapshots {self.per_tenant * len(self.tenants)}, tenants {len(self.tenants)}, replicas "
-              f"{len(self.sidecars)}, opens {count} in {seconds:.0f} s")
+        snapshots = self.per_tenant * len(self.tenants) + self.arguments.further
+        print(f"snapshots {snapshots}, tenants {len(self.tenants)}, replicas {len(self.sidecars)}, opens {count} in "
+              f"{seconds:.0f} s")
         print(f"codes {dict(codes)}, on another replica {sum(one[3] > 1 for one in answers)}")
         print(f"time of an open, ms: {api_server.percentiles(times)}")
         if killed:
@@ -163,6 +169,7 @@ def main():
                         "an open asks the API server for each object")
     parser.add_argument("--replicas", type=int, default=3)
     parser.add_argument("--tenants", type=int, default=50)
+    parser.add_argument("--further", type=int, default=0, help="snapshots of a tenant that opens none")
     parser.add_argument("--greedy", type=int, default=0, help="threads of a tenant that does not wait")
     arguments = parser.parse_args()
     if not cluster.available():

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Prints the objects that back up many claims, each at a minute of its own.
+"""Prints the objects that back up claims: accounts and rights for each of their namespaces, and for each claim
+its CronJobs, at a minute of its own.
 
 kubectl get pvc -A -l backup=nightly -o json | fleet.py [FIRST_HOUR HOURS] | kubectl apply -f -
 
 Reads claims from standard input, and what `kubectl kustomize` makes of this folder, or of the overlay that the
-variable OVERLAY names. The accounts, the policy and the Secret are a matter of each namespace (an overlay), and
-not printed. Claims whose size changed need the objects anew. Needs PyYAML.
+variable OVERLAY names. The Secret is a matter of each namespace. Claims whose size changed need the objects anew.
+Needs PyYAML.
 """
 
 import hashlib
@@ -33,6 +34,24 @@ def short(claim):
     if len(claim) <= MAX_NAME:
         return claim
     return claim[:MAX_NAME - 9].rstrip("-.") + "-" + hashlib.sha256(claim.encode()).hexdigest()[:8]
+
+
+def shared_objects(template, own, namespaces):
+    """What the cluster has once, and each namespace in place of `own`."""
+    made = [one for one in template if "namespace" not in one["metadata"] and one["kind"] != "ClusterRoleBinding"]
+    for namespace in namespaces:
+        for one in json.loads(json.dumps(template)):
+            if "namespace" in one["metadata"]:
+                one["metadata"]["namespace"] = namespace
+            elif one["kind"] == "ClusterRoleBinding":
+                one["metadata"]["name"] += "-" + namespace
+            else:
+                continue
+            for subject in one.get("subjects", []):
+                if subject.get("namespace") == own:
+                    subject["namespace"] = namespace
+            made.append(one)
+    return made
 
 
 def objects_of(claim, template, first_hour, hours):
@@ -64,13 +83,18 @@ def main():
     first_hour, hours = map(int, sys.argv[1:3]) if len(sys.argv) > 2 else (0, 24)
     folder = os.environ.get("OVERLAY", HERE)
     built = subprocess.run(["kubectl", "kustomize", folder], stdout=subprocess.PIPE, check=True).stdout
-    template = [one for one in yaml.safe_load_all(built) if one["kind"] in ("ConfigMap", "CronJob")]
-    made = []
+    template = [one for one in yaml.safe_load_all(built) if one and one["kind"] != "Namespace"]
+    nightly = [one for one in template if one["metadata"]["name"] in ("backup-data", "store-data")]
+    claims = []
     for claim in json.load(sys.stdin)["items"]:
-        if claim.get("status", {}).get("phase") != "Bound":
+        if claim.get("status", {}).get("phase") == "Bound":
+            claims.append(claim)
+        else:
             print(f"fleet.py: {claim['metadata']['name']}: is not bound, and left out", file=sys.stderr)
-            continue
-        made += objects_of(claim, template, first_hour, hours)
+    made = shared_objects([one for one in template if one not in nightly], nightly[0]["metadata"]["namespace"],
+                          sorted({claim["metadata"]["namespace"] for claim in claims}))
+    for claim in claims:
+        made += objects_of(claim, nightly, first_hour, hours)
     json.dump({"apiVersion": "v1", "kind": "List", "items": made}, sys.stdout, indent=1)
     print()
 

@@ -132,8 +132,8 @@ struct TokenGrant {
   std::vector<std::string> name_spaces = {};
 };
 
-// Authenticates and authorises by a list of tokens. The time of a lookup does not depend on whether
-// or where the token is in the list.
+// Authenticates and authorises by a list of tokens. The time of a lookup reveals nothing about the
+// tokens in the list, of which it keeps hashes only.
 class TokenAccess : public Authenticator, public Authorizer {};
 std::unique_ptr<TokenAccess> MakeTokenAccess(std::vector<TokenGrant> grants);
 

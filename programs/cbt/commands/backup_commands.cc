@@ -22,6 +22,7 @@
 #include "programs/cbt/commands/backup_common.h"
 #include "programs/cbt/commands/backup_ranges.h"
 #include "programs/cbt/commands/backup_target.h"
+#include "programs/cbt/commands/nbd_options.h"
 #include "programs/cbt/commands/snapshot_data.h"
 #include "programs/cbt/output/output.h"
 #include "programs/cbt/support/numbers.h"
@@ -41,6 +42,7 @@ struct BackupArguments {
   bool require_incremental = false;
   std::vector<std::string> tags;
   double percent = 100;
+  NbdArguments nbd;
   RangeArguments ranges;
 };
 
@@ -88,7 +90,8 @@ int CreateBackup(const BackupArguments& arguments) {
   static constexpr char kName[] = "backup create";
   const auto fail = [](const absl::Status& status) { return Report(kName, status); };
   const StopOnSignal stop;
-  const absl::StatusOr<SnapshotData> data = SnapshotData::Open(arguments.data, stop.token());
+  const absl::StatusOr<SnapshotData> data =
+      SnapshotData::Open(arguments.data, arguments.nbd, stop.token());
   if (!data.ok()) return fail(data.status());
   if (absl::Status valid = backup::CheckVolumeName(arguments.volume); !valid.ok()) {
     return fail(valid);
@@ -166,7 +169,8 @@ int RestoreBackup(const BackupArguments& arguments) {
                 {.to = arguments.to,
                  .onto = arguments.onto,
                  .since = arguments.since,
-                 .ranges = arguments.ranges},
+                 .ranges = arguments.ranges,
+                 .nbd = arguments.nbd},
                 {.stop = stop.token(), .on_progress = [&](const backup::TransferProgress& now) {
                    progress.Update(now.bytes_done, now.bytes_total);
                  }});
@@ -215,7 +219,8 @@ int VerifyBackup(const BackupArguments& arguments) {
   static constexpr char kName[] = "backup verify";
   const auto fail = [](const absl::Status& status) { return Report(kName, status); };
   const StopOnSignal stop;
-  const absl::StatusOr<SnapshotData> data = SnapshotData::Open(arguments.data, stop.token());
+  const absl::StatusOr<SnapshotData> data =
+      SnapshotData::Open(arguments.data, arguments.nbd, stop.token());
   if (!data.ok()) return fail(data.status());
   const auto repository = OpenRepository(arguments.repository, kName, false, stop.token());
   if (!repository.ok()) return fail(repository.status());
@@ -228,7 +233,7 @@ int VerifyBackup(const BackupArguments& arguments) {
   if (!content.ok()) return fail(content.status());
   BackupProgress progress("verifying", arguments.repository.json);
   absl::StatusOr<backup::Comparison> compared = backup::Compare(
-      **repository, *content, *data->Input(), arguments.percent,
+      **repository, *content, *data->Input(NbdReads::kAll), arguments.percent,
       {.stop = stop.token(), .on_progress = [&](const backup::TransferProgress& now) {
          progress.Update(now.bytes_done, now.bytes_total);
        }});
@@ -271,13 +276,14 @@ void AddNoLock(CLI::App& subcommand, RepositoryArguments& arguments) {
                       "Write no lock into the repository, where it can only be read");
 }
 
-void AddData(CLI::App& subcommand, std::string& data) {
+void AddData(CLI::App& subcommand, std::string& data, NbdArguments& nbd) {
   subcommand
       .add_option("-d,--data", data,
                   "The snapshot's data: a raw image, a block device, or an NBD export, "
-                  "nbd://HOST/NAME or nbd+unix:///NAME?socket=PATH")
+                  "nbd://HOST/NAME or nbd+unix:///NAME?socket=PATH; nbds for TLS")
       ->type_name("DATA")
       ->required();
+  AddNbdOptions(subcommand, nbd, "--data");
 }
 
 }  // namespace
@@ -293,7 +299,7 @@ void AddBackup(CLI::App& app, Command& command) {
       "create", "Back up a volume, reading only what changed since the last one");
   create->add_option("VOLUME", arguments->volume, "Name of the volume in the repository")
       ->required();
-  AddData(*create, arguments->data);
+  AddData(*create, arguments->data, arguments->nbd);
   AddRepositoryOptions(*create, repository);
   AddRangeOptions(*create, arguments->ranges);
   AddHandleOption(*create, arguments->ranges);
@@ -324,6 +330,7 @@ void AddBackup(CLI::App& app, Command& command) {
                    "File to write, replaced only when complete; or a device, or an NBD export")
       ->type_name("TARGET")
       ->required();
+  AddNbdOptions(*restore, arguments->nbd, "--to");
   CLI::Option* const onto = restore->add_flag(
       "--onto", arguments->onto, "Read what is there and write only what differs, in place");
   restore
@@ -366,7 +373,7 @@ void AddBackup(CLI::App& app, Command& command) {
       ->add_option("VOLUME", arguments->volume,
                    "VOLUME[@SNAPSHOT]: its id or handle; else the newest")
       ->required();
-  AddData(*verify, arguments->data);
+  AddData(*verify, arguments->data, arguments->nbd);
   verify
       ->add_option("--sample", arguments->percent,
                    "Percent of the blobs, chosen at random; default: all")

@@ -106,9 +106,9 @@ absl::StatusOr<std::unique_ptr<repository::Repository>> OpenRepository(
   }
   absl::StatusOr<backup::Place> place = backup::OpenPlace(options);
   if (!place.ok()) return place.status();
-  absl::StatusOr<std::unique_ptr<repository::Repository>> repository =
-      repository::Repository::Open(std::move(place->bucket), place->prefix, *password,
-                                   !arguments.no_lock, {.confirm_later = !write});
+  absl::StatusOr<std::unique_ptr<repository::Repository>> repository = repository::Repository::Open(
+      std::move(place->bucket), place->prefix, *password, !arguments.no_lock,
+      {.confirm_later = !write, .uploads = static_cast<size_t>(arguments.connections)});
   if (!repository.ok()) return repository;
   const absl::StatusOr<repository::IndexSummary> summary = (*repository)->LoadIndex(write);
   if (!summary.ok()) return summary.status();

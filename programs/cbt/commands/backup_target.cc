@@ -15,7 +15,6 @@
 #include "programs/backup/restore_plan.h"
 #include "programs/cbt/support/files.h"
 #include "programs/cbt/support/status.h"
-#include "source/nbd/nbd_data.h"
 
 namespace cbt::cli {
 namespace {
@@ -37,10 +36,8 @@ absl::Status CheckSize(const std::string& name, uint64_t has, uint64_t needs) {
 }
 
 absl::StatusOr<InPlace> OpenExport(const std::string& uri, uint64_t size,
-                                   const std::stop_token& stop) {
-  NbdExportOptions options;
-  options.stop = stop;
-  absl::StatusOr<std::shared_ptr<NbdData>> data = NbdData::Open(uri, options);
+                                   const NbdArguments& arguments, const std::stop_token& stop) {
+  absl::StatusOr<std::shared_ptr<NbdData>> data = OpenNbd(uri, arguments, stop);
   if (!data.ok()) return data.status();
   InPlace place{.output = nullptr, .size = (*data)->size()};
   if (absl::Status fits = CheckSize(uri, place.size, size); !fits.ok()) return fits;
@@ -49,9 +46,10 @@ absl::StatusOr<InPlace> OpenExport(const std::string& uri, uint64_t size,
   return place;
 }
 
-absl::StatusOr<InPlace> OpenInPlace(const std::string& path, uint64_t size,
+absl::StatusOr<InPlace> OpenInPlace(const RestoreRequest& request, uint64_t size,
                                     const std::stop_token& stop) {
-  if (IsNbdUri(path)) return OpenExport(path, size, stop);
+  const std::string& path = request.to;
+  if (IsNbdUri(path)) return OpenExport(path, size, request.nbd, stop);
   struct stat info {};
   if (::stat(path.c_str(), &info) != 0) return OpenError(path, errno);
   InPlace place{.output = nullptr, .fixed = S_ISBLK(info.st_mode)};
@@ -126,7 +124,7 @@ absl::StatusOr<backup::TransferProgress> RestoreInPlace(repository::Repository& 
                                                         const backup::VolumeContent& content,
                                                         const RestoreRequest& request,
                                                         backup::TransferOptions options) {
-  const absl::StatusOr<InPlace> place = OpenInPlace(request.to, content.size, options.stop);
+  const absl::StatusOr<InPlace> place = OpenInPlace(request, content.size, options.stop);
   if (!place.ok()) return place.status();
   if (!request.since.empty() || request.ranges.given()) {
     absl::StatusOr<std::vector<uint32_t>> missing =
@@ -158,6 +156,7 @@ absl::StatusOr<backup::TransferProgress> RestoreTo(repository::Repository& repos
                                                    const RestoreRequest& request,
                                                    backup::TransferOptions options) {
   const std::string& path = request.to;
+  if (absl::Status valid = CheckNbdOptions(request.nbd, path); !valid.ok()) return valid;
   struct stat info {};
   const bool device = ::stat(path.c_str(), &info) == 0 && S_ISBLK(info.st_mode);
   if (device || request.onto || IsNbdUri(path)) {

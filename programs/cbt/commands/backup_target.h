@@ -8,6 +8,7 @@
 #include "programs/backup/restore.h"
 #include "programs/backup/volume_snapshot.h"
 #include "programs/cbt/commands/backup_ranges.h"
+#include "programs/cbt/commands/nbd_options.h"
 #include "repository/repository.h"
 
 namespace cbt::cli {
@@ -17,6 +18,7 @@ struct RestoreRequest {
   bool onto = false;
   std::string since;  // the snapshot that the target holds; empty: not said
   const RangeArguments& ranges;
+  const NbdArguments& nbd;
 };
 
 // Restores `content`, that of `snapshot`. In place, nothing is written before everything that is

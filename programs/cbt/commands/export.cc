@@ -18,6 +18,7 @@
 #include "cbt/source/copy_ranges.h"
 #include "cbt/source/open.h"
 #include "programs/cbt/command.h"
+#include "programs/cbt/commands/nbd_options.h"
 #include "programs/cbt/commands/service_changes.h"
 #include "programs/cbt/commands/snapshot_data.h"
 #include "programs/cbt/options/choices.h"
@@ -41,6 +42,7 @@ struct ExportArguments {
   std::optional<uint64_t> block_size;
   std::shared_ptr<ServiceChanges> service;
   std::string data;
+  NbdArguments nbd;
   std::string output;
   std::string backing;
   std::string backing_format;
@@ -176,7 +178,7 @@ absl::Status Export(const ExportArguments& arguments) {
   absl::StatusOr<std::string> backing = BackingName(arguments);
   if (!backing.ok()) return backing.status();
   const std::string& data_path = arguments.data.empty() ? arguments.target : arguments.data;
-  const absl::StatusOr<SnapshotData> data = SnapshotData::Open(data_path);
+  const absl::StatusOr<SnapshotData> data = SnapshotData::Open(data_path, arguments.nbd);
   if (!data.ok()) return data.status();
   const mode_t mask = CurrentUmask();
   ThreadPool pool(WorkerThreads());
@@ -233,6 +235,7 @@ void AddExportOptions(CLI::App& subcommand, ExportArguments& arguments) {
           "snapshot; default: TARGET")
       ->type_name("DATA")
       ->check(IsNotEmpty());
+  AddNbdOptions(subcommand, arguments.nbd, "--data");
   subcommand
       .add_option("-o,--output", arguments.output,
                   "File to write, replaced only when complete; - is stdout")

@@ -11,14 +11,14 @@
 
 namespace cbt::cli {
 
-absl::StatusOr<SnapshotData> SnapshotData::Open(const std::string& name, std::stop_token stop) {
+absl::StatusOr<SnapshotData> SnapshotData::Open(const std::string& name, const NbdArguments& nbd,
+                                                std::stop_token stop) {
+  if (absl::Status valid = CheckNbdOptions(nbd, name); !valid.ok()) return valid;
   SnapshotData data;
   if (IsNbdUri(name)) {
-    NbdExportOptions options;
-    options.stop = std::move(stop);
-    absl::StatusOr<std::shared_ptr<NbdData>> nbd = NbdData::Open(name, options);
-    if (!nbd.ok()) return nbd.status();
-    data.nbd_ = *std::move(nbd);
+    absl::StatusOr<std::shared_ptr<NbdData>> opened = OpenNbd(name, nbd, std::move(stop));
+    if (!opened.ok()) return opened.status();
+    data.nbd_ = *std::move(opened);
     return data;
   }
   absl::StatusOr<std::shared_ptr<const Image>> image = Image::Open(name);
@@ -27,8 +27,8 @@ absl::StatusOr<SnapshotData> SnapshotData::Open(const std::string& name, std::st
   return data;
 }
 
-std::unique_ptr<CopyInput> SnapshotData::Input() const {
-  return image_ != nullptr ? MakeCopyInput(image_) : MakeCopyInput(nbd_);
+std::unique_ptr<CopyInput> SnapshotData::Input(NbdReads reads) const {
+  return image_ != nullptr ? MakeCopyInput(image_) : MakeCopyInput(nbd_, reads);
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> SnapshotData::Allocated() const {

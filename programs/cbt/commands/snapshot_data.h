@@ -15,6 +15,7 @@
 #include "cbt/cursor.h"
 #include "cbt/source/copy_ranges.h"
 #include "cbt/source/image.h"
+#include "programs/cbt/commands/nbd_options.h"
 #include "source/nbd/nbd_data.h"
 
 namespace cbt::cli {
@@ -22,10 +23,12 @@ namespace cbt::cli {
 class SnapshotData {
  public:
   // `name`: a path, or the URI of an export. `stop` ends waiting for its server.
-  static absl::StatusOr<SnapshotData> Open(const std::string& name, std::stop_token stop = {});
+  static absl::StatusOr<SnapshotData> Open(const std::string& name, const NbdArguments& nbd,
+                                           std::stop_token stop = {});
 
   uint64_t size() const { return image_ != nullptr ? image_->size() : nbd_->size(); }
-  std::unique_ptr<CopyInput> Input() const;
+  // `reads`: of an export; where its server's word is not enough, all.
+  std::unique_ptr<CopyInput> Input(NbdReads reads = NbdReads::kData) const;
 
   // Where it may hold data. Errors: FAILED_PRECONDITION for devices, and servers that don't say it.
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Allocated() const;

@@ -1,6 +1,10 @@
 #include "programs/cosi/controller/bucket_deletion.h"
 
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cbt/kube/status.h"
 
 namespace cbt::kube::cosi {
@@ -14,6 +18,27 @@ absl::Status KeepBucketId(Client& client, const Object& access, const std::strin
                    changed.SetString({"metadata", "annotations", kBucketIdAnnotation}, id);
                    return true;
                  }).status());
+}
+
+// What the bucket's owner can do: requests of its own namespace by name, the others by their number,
+// as their names are none of its business.
+std::string RemedyOf(const std::vector<ObjectPtr>& accesses, const std::string& name_space) {
+  constexpr size_t kMostNames = 5;
+  std::vector<std::string> names;
+  size_t others = 0;
+  for (const ObjectPtr& object : accesses) {
+    const absl::StatusOr<BucketAccess> access = BucketAccess::Decode(*object);
+    if (access.ok() && access->request.name_space == name_space && names.size() < kMostNames) {
+      names.push_back(access->request.name);
+    } else {
+      ++others;
+    }
+  }
+  if (names.empty()) {
+    return others > 0 ? absl::StrCat("; ", others, " in other namespaces have access") : "";
+  }
+  if (others > 0) names.push_back(absl::StrCat(others, " more"));
+  return absl::StrCat("; delete BucketAccessRequest ", absl::StrJoin(names, ", "));
 }
 
 }  // namespace
@@ -77,7 +102,9 @@ absl::Status BucketDeletion::Delete(const BucketRequest& request, const Bucket& 
   if (bucket.deletion_policy == kDelete && HasAccessors(bucket.meta)) {
     tools_.events.Warn(
         SubjectOf(kBucketRequests, request.meta), "BucketInUse",
-        absl::StrCat("Bucket ", bucket.meta.name, " is deleted after the last access to it"));
+        absl::StrCat(
+            "Bucket ", bucket.meta.name, " is deleted after the last access to it",
+            RemedyOf(tools_.watched.AccessesTo(bucket.meta.name), request.meta.name_space)));
   } else {
     AwaitDriver(tools_, kBucketRequests, request.meta, bucket.provisioner,
                 bucket.meta.deletion_timestamp, absl::StrCat("deleted Bucket ", bucket.meta.name));

@@ -6,22 +6,22 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
-#include <iterator>
 #include <list>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <unordered_map>
 #include <utility>
 
-#include "absl/strings/match.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/directory.h"
 #include "base/file_io.h"
 #include "base/text.h"
 #include "cbt/change_map_file.h"
 #include "map/chain/chain_access.h"
+#include "map/chain/chain_files.h"
 #include "map/chain/chain_manifest.h"
+#include "map/chain/manifest_edit.h"
 #include "map/map_access.h"
 #include "map/map_cursor.h"
 #include "map/map_file.h"
@@ -31,9 +31,6 @@
 
 namespace cbt {
 namespace {
-
-constexpr char kMapPrefix[] = "map-";
-constexpr char kMapExtension[] = ".cbm";
 
 // The most files kept mapped; the kernel can reclaim pages that are not in use.
 constexpr size_t kFilesKept = 64;
@@ -46,26 +43,14 @@ struct IdHash {
   }
 };
 
-std::string MapName(uint64_t number) { return absl::StrCat(kMapPrefix, number, kMapExtension); }
-
-// The numbers of the map files that a manifest names, sorted.
-std::vector<uint64_t> FilesOf(const ChainManifest& manifest) {
-  std::vector<uint64_t> files;
-  files.reserve(manifest.entries.size() + manifest.nodes.size());
-  for (const ChainEntry& entry : manifest.entries) files.push_back(entry.file.number);
-  for (const auto& [node, file] : manifest.nodes) files.push_back(file.number);
-  std::sort(files.begin(), files.end());
-  return files;
-}
-
 class ChainInDirectory final : public ChangeChain {
  public:
   // `claim`: null if open for reading.
   ChainInDirectory(Directory directory, ChainManifest manifest,
                    std::unique_ptr<DirectoryClaim> claim, const ChainOptions& options)
       : directory_(std::move(directory)), options_(options), claim_(std::move(claim)) {
-    Places places = PlacesOf(manifest);
-    Take(std::move(manifest), std::move(places));
+    Slots slots = SlotsOf(manifest);
+    Take(std::move(manifest), std::move(slots));
   }
 
   const std::string& volume() const noexcept override { return manifest_.volume; }
@@ -77,6 +62,10 @@ class ChainInDirectory final : public ChangeChain {
       snapshots.push_back({entry.id, entry.capacity, entry.time});
     }
     return snapshots;
+  }
+  ChainSnapshot newest() const override {
+    const ChainEntry& entry = manifest_.entries.back();
+    return {entry.id, entry.capacity, entry.time};
   }
 
   bool Contains(std::string_view id) const noexcept override { return Find(id) != nullptr; }
@@ -90,17 +79,20 @@ class ChainInDirectory final : public ChangeChain {
   absl::Status Verify() const override;
 
   // Writes the manifest, for Create().
-  absl::Status Commit(ChainManifest manifest);
+  absl::Status Commit() {
+    ManifestEdit nothing(manifest_);
+    return Commit(nothing);
+  }
   // Syncs the names in the directory to disk, if options ask for it.
   bool IsSynced() const { return !options_.sync || directory_.Sync().ok(); }
   // Removes files that a crash left.
-  void Sweep() const;
+  void Sweep() const { SweepChainFiles(directory_, manifest_); }
 
  private:
-  // Indexes of a manifest's entries by id.
-  using Places = std::unordered_map<std::string, size_t, IdHash, std::equal_to<>>;
-  static Places PlacesOf(const ChainManifest& manifest);
-  void Take(ChainManifest manifest, Places places) noexcept;
+  // The slots of a manifest's entries by id.
+  using Slots = std::unordered_map<std::string, uint64_t, IdHash, std::equal_to<>>;
+  static Slots SlotsOf(const ChainManifest& manifest);
+  void Take(ChainManifest manifest, Slots slots) noexcept;
   const ChainEntry* Find(std::string_view id) const noexcept;
   absl::Status CheckReadable() const;
   absl::Status BeginChange();
@@ -113,31 +105,32 @@ class ChainInDirectory final : public ChangeChain {
                                                       const std::vector<ChainFile>& files,
                                                       const ChangeMapIdentity& identity,
                                                       uint64_t number, uint64_t most) const;
-  absl::Status BuildNode(ChainManifest& manifest, ChainNode node) const;
-  std::vector<std::string> LeftBehind(const ChainManifest& before,
-                                      const ChainManifest& after) const;
+  absl::Status BuildNode(ManifestEdit& edit, ChainNode node) const;
+  absl::Status Remove(ManifestEdit& edit, size_t at) const;
+  absl::Status Commit(ManifestEdit& edit);
 
   const Directory directory_;
   const ChainOptions options_;
   const std::unique_ptr<DirectoryClaim> claim_;  // null: open for reading
   ChainManifest manifest_;
   absl::Status unknown_;  // why the state on disk is unknown
-  Places places_;
+  Slots slots_;
 
   // Recently opened files, the latest first. What has been checked in them stays checked.
   mutable std::mutex kept_mutex_;
   mutable std::list<std::pair<uint64_t, LazyMap>> kept_;
 };
 
-ChainInDirectory::Places ChainInDirectory::PlacesOf(const ChainManifest& manifest) {
-  Places places;
-  for (size_t i = 0; i < manifest.entries.size(); ++i) places[manifest.entries[i].id] = i;
-  return places;
+ChainInDirectory::Slots ChainInDirectory::SlotsOf(const ChainManifest& manifest) {
+  Slots slots;
+  slots.reserve(manifest.entries.size());
+  for (const ChainEntry& entry : manifest.entries) slots[entry.id] = entry.slot;
+  return slots;
 }
 
 const ChainEntry* ChainInDirectory::Find(std::string_view id) const noexcept {
-  const auto place = places_.find(id);
-  return place == places_.end() ? nullptr : &manifest_.entries[place->second];
+  const auto slot = slots_.find(id);
+  return slot == slots_.end() ? nullptr : &manifest_.entries[PlaceOf(manifest_, slot->second)];
 }
 
 std::vector<uint64_t> ChainInDirectory::MapBytes() const {
@@ -146,8 +139,8 @@ std::vector<uint64_t> ChainInDirectory::MapBytes() const {
   for (const ChainEntry& entry : manifest_.entries) {
     struct stat info {};
     const bool known = entry.file.number != 0 &&
-                       fstatat(directory_.descriptor(), MapName(entry.file.number).c_str(), &info,
-                               AT_SYMLINK_NOFOLLOW) == 0;
+                       fstatat(directory_.descriptor(), ChainMapName(entry.file.number).c_str(),
+                               &info, AT_SYMLINK_NOFOLLOW) == 0;
     bytes.push_back(known ? static_cast<uint64_t>(info.st_size) : 0);
   }
   return bytes;
@@ -170,18 +163,20 @@ absl::Status ChainInDirectory::BeginChange() {
   // What kept the last change from looking may be over.
   absl::StatusOr<ChainManifest> there = ReadChainManifest(directory_);
   if (!there.ok()) return unknown_;
-  Places places = PlacesOf(*there);
-  Take(*std::move(there), std::move(places));
+  Slots slots = SlotsOf(*there);
+  Take(*std::move(there), std::move(slots));
   unknown_ = absl::OkStatus();
   return absl::OkStatus();
 }
 
-absl::Status ChainInDirectory::Commit(ChainManifest manifest) {
+// Writes the manifest as it has been edited. `edit` is undone unless that is on disk.
+absl::Status ChainInDirectory::Commit(ManifestEdit& edit) {
   // Allocate everything first, so that nothing throws after the manifest is written.
-  const std::vector<uint8_t> bytes = EncodeManifest(manifest);
+  const std::vector<uint8_t> bytes = EncodeManifest(manifest_);
   const std::span<const uint8_t> parts[] = {bytes};
-  Places places = PlacesOf(manifest);
-  const std::vector<std::string> left = LeftBehind(manifest_, manifest);
+  std::vector<std::string> left;
+  left.reserve(edit.dropped().size());
+  for (const ChainFile& file : edit.dropped()) left.push_back(ChainMapName(file.number));
   // What is on disk counts: file numbers that it names must not be reused. While that is unknown,
   // also because of an exception, no change is allowed; the next one looks again.
   unknown_ = absl::InternalError(
@@ -195,50 +190,22 @@ absl::Status ChainInDirectory::Commit(ChainManifest manifest) {
       unknown_ = there.status();
       return status;
     }
-    places = PlacesOf(*there);
-    Take(*std::move(there), std::move(places));
+    Slots slots = SlotsOf(*there);
+    edit.Keep();
+    Take(*std::move(there), std::move(slots));
     unknown_ = absl::OkStatus();
     return status;
   }
-  Take(std::move(manifest), std::move(places));
+  edit.Keep();
   unknown_ = absl::OkStatus();
   // A file that can't be removed is swept later.
   for (const std::string& file : left) directory_.Remove(file.c_str());
   return absl::OkStatus();
 }
 
-// The files that are needed before a change but not after it.
-std::vector<std::string> ChainInDirectory::LeftBehind(const ChainManifest& before,
-                                                      const ChainManifest& after) const {
-  const std::vector<uint64_t> had = FilesOf(before);
-  const std::vector<uint64_t> needed = FilesOf(after);
-  std::vector<uint64_t> gone;
-  std::set_difference(had.begin(), had.end(), needed.begin(), needed.end(),
-                      std::back_inserter(gone));
-  std::vector<std::string> left;
-  left.reserve(gone.size());
-  for (const uint64_t number : gone) left.push_back(MapName(number));
-  return left;
-}
-
-void ChainInDirectory::Take(ChainManifest manifest, Places places) noexcept {
+void ChainInDirectory::Take(ChainManifest manifest, Slots slots) noexcept {
   manifest_ = std::move(manifest);
-  places_ = std::move(places);
-}
-
-void ChainInDirectory::Sweep() const {
-  std::set<std::string> needed;
-  for (const uint64_t number : FilesOf(manifest_)) needed.insert(MapName(number));
-  const absl::StatusOr<std::vector<std::string>> names = directory_.List();
-  if (!names.ok()) return;
-  for (const std::string& name : *names) {
-    const bool partial = absl::StartsWith(name, ".") &&
-                         absl::EndsWith(name, AbslView(kPartialExtension)) &&
-                         (absl::StartsWith(name, absl::StrCat(".", kMapPrefix)) ||
-                          absl::StartsWith(name, absl::StrCat(".", kChainManifestName)));
-    const bool map = absl::StartsWith(name, kMapPrefix) && absl::EndsWith(name, kMapExtension);
-    if (partial || (map && !needed.contains(name))) directory_.Remove(name.c_str());
-  }
+  slots_ = std::move(slots);
 }
 
 // The smallest set of files whose union is that of the slots [begin, end), using nodes of levels
@@ -276,9 +243,9 @@ std::vector<ChainFile> ChainInDirectory::Pieces(const ChainManifest& manifest, u
 
 absl::StatusOr<LazyMap> ChainInDirectory::OpenFile(const ChainFile& file,
                                                    uint64_t granularity) const {
-  const std::string name = directory_.Shown(MapName(file.number));
+  const std::string name = directory_.Shown(ChainMapName(file.number));
   absl::StatusOr<std::shared_ptr<const MappedFile>> mapped =
-      directory_.Map(MapName(file.number), MappedFile::Watched::kYes);
+      directory_.Map(ChainMapName(file.number), MappedFile::Watched::kYes);
   if (absl::IsNotFound(mapped.status())) {
     return absl::AbortedError(
         absl::StrCat(name, ": is missing (damaged chain, or changed since it was opened)"));
@@ -340,15 +307,16 @@ absl::StatusOr<std::optional<ChainFile>> ChainInDirectory::WriteUnion(
   }
   united->set_identity(identity);
   absl::StatusOr<ChangeMapHeader> header =
-      WriteMapIn(directory_, MapName(number), *united, options_.sync);
+      WriteMapIn(directory_, ChainMapName(number), *united, options_.sync);
   if (!header.ok()) return header.status();
   return ChainFile{number, header->checksum};
 }
 
 // Builds a node from the maps in its slots, if there is more than one.
-absl::Status ChainInDirectory::BuildNode(ChainManifest& manifest, ChainNode node) const {
+absl::Status ChainInDirectory::BuildNode(ManifestEdit& edit, ChainNode node) const {
+  const ChainManifest& manifest = edit.manifest();
   const auto [level, index] = node;
-  manifest.nodes.erase(node);
+  edit.EraseNode(node);
   const uint64_t begin = index << level;
   const uint64_t end = (index + 1) << level;
   // No delta begins before the oldest snapshot.
@@ -356,12 +324,12 @@ absl::Status ChainInDirectory::BuildNode(ChainManifest& manifest, ChainNode node
   const std::vector<ChainFile> files = Pieces(manifest, begin, end, level);
   if (files.size() < 2) return absl::OkStatus();
   absl::StatusOr<std::optional<ChainFile>> file =
-      WriteUnion(manifest, files, {manifest.volume, {}, {}}, manifest.next_file++,
+      WriteUnion(manifest, files, {manifest.volume, {}, {}}, edit.NewFile(),
                  std::min(options_.max_union_bytes, kMaxMapBytes));
   if (!file.ok()) return file.status();
   // Maps whose union is too large must not fail Append(): a retry would find the same slots. Deltas
   // do without the node.
-  if (file->has_value()) manifest.nodes[node] = **file;
+  if (file->has_value()) edit.AddNode(node, **file);
   return absl::OkStatus();
 }
 
@@ -393,78 +361,99 @@ absl::Status ChainInDirectory::Append(const ChangeMap& map, std::optional<int64_
     aligned = *std::move(rounded);
     aligned.set_identity(identity);
   }
-  ChainManifest next = manifest_;
+  ManifestEdit edit(manifest_);
   ChainEntry entry{.id = identity.target,
-                   .slot = next.next_slot++,
+                   .slot = edit.NewSlot(),
                    .capacity = map->capacity(),
                    .floor = map->capacity(),
-                   .file = {.number = next.next_file++, .checksum = 0},
+                   .file = {.number = edit.NewFile(), .checksum = 0},
                    .time = time};
   absl::StatusOr<ChangeMapHeader> header =
-      WriteMapIn(directory_, MapName(entry.file.number), aligned, options_.sync);
+      WriteMapIn(directory_, ChainMapName(entry.file.number), aligned, options_.sync);
   if (!header.ok()) return header.status();
   entry.file.checksum = header->checksum;
   const uint64_t end = entry.slot + 1;
-  next.entries.push_back(std::move(entry));
+  slots_.emplace(entry.id, entry.slot);
+  const absl::Cleanup forget = [this, &edit, &id = identity.target] {
+    if (!edit.kept()) slots_.erase(id);
+  };
+  edit.Append(std::move(entry));
   for (unsigned level = 1; level <= kMaxChainLevel && end % (uint64_t{1} << level) == 0; ++level) {
-    absl::Status status = BuildNode(next, {level, (end >> level) - 1});
+    absl::Status status = BuildNode(edit, {level, (end >> level) - 1});
     if (!status.ok()) return status;
   }
-  return Commit(std::move(next));
+  return Commit(edit);
 }
 
 absl::Status ChainInDirectory::Remove(std::string_view id) {
   if (absl::Status status = BeginChange(); !status.ok()) return status;
-  const auto place = places_.find(id);
-  if (place == places_.end()) {
+  const auto slot = slots_.find(id);
+  if (slot == slots_.end()) {
     return absl::NotFoundError(absl::StrCat("the chain has no snapshot \"", AbslView(id), "\""));
   }
   if (manifest_.entries.size() == 1) {
     return absl::FailedPreconditionError("the only snapshot of a chain can't be removed");
   }
-  const size_t at = place->second;
-  ChainManifest next = manifest_;
-  const ChainEntry removed = next.entries[at];
-  next.entries.erase(next.entries.begin() + static_cast<std::ptrdiff_t>(at));
-  const auto erase_nodes = [&next](auto wrong) {
-    std::erase_if(next.nodes, [&](const auto& node) {
-      const uint64_t begin = node.first.second << node.first.first;
-      return wrong(begin, begin + (uint64_t{1} << node.first.first));
-    });
+  ManifestEdit edit(manifest_);
+  if (absl::Status status = Remove(edit, PlaceOf(manifest_, slot->second)); !status.ok()) {
+    return status;
+  }
+  if (absl::Status status = Commit(edit); !status.ok()) return status;
+  slots_.erase(slot);
+  return absl::OkStatus();
+}
+
+absl::Status ChainInDirectory::Remove(ManifestEdit& edit, size_t at) const {
+  const ChainEntry removed = manifest_.entries[at];
+  edit.Erase(at);
+  const auto erase_nodes = [&](auto wrong) {
+    std::vector<ChainNode> nodes;
+    for (const auto& [node, file] : manifest_.nodes) {
+      const uint64_t begin = node.second << node.first;
+      if (wrong(begin, begin + (uint64_t{1} << node.first))) nodes.push_back(node);
+    }
+    for (const ChainNode& node : nodes) edit.EraseNode(node);
   };
   if (at == 0) {
     // Its map to the next snapshot is dropped too; no delta begins below that any more.
-    ChainEntry& oldest = next.entries.front();
+    ChainEntry oldest = manifest_.entries.front();
     oldest.file = {};
     oldest.floor = oldest.capacity;
-    erase_nodes([&](uint64_t begin, uint64_t) { return begin <= oldest.slot; });
-  } else if (at == next.entries.size()) {
+    edit.Replace(0, std::move(oldest));
+    const uint64_t from = manifest_.entries.front().slot;
+    erase_nodes([&](uint64_t begin, uint64_t) { return begin <= from; });
+    return absl::OkStatus();
+  }
+  if (at == manifest_.entries.size()) {
     // Also drop the slots of removed snapshots whose maps had become part of its map.
-    const uint64_t newest = next.entries.back().slot;
+    const uint64_t newest = manifest_.entries.back().slot;
     erase_nodes([&](uint64_t, uint64_t end) { return end > newest + 1; });
-  } else {
-    ChainEntry& after = next.entries[at];
-    const ChangeMapIdentity identity{next.volume, next.entries[at - 1].id, after.id};
-    absl::StatusOr<std::optional<ChainFile>> united =
-        WriteUnion(next, {removed.file, after.file}, identity, next.next_file++, kMaxMapBytes);
-    if (!united.ok()) return united.status();
-    if (!united->has_value()) return PortableWriter::TooLarge();
-    after.file = **united;
-    after.floor = std::min(after.floor, removed.floor);
-    // Nodes that include the next slot but not this one lack the map that was added to it.
-    std::vector<ChainNode> stale;
-    for (const auto& [node, file] : next.nodes) {
-      const uint64_t begin = node.second << node.first;
-      const uint64_t end = begin + (uint64_t{1} << node.first);
-      if (begin <= after.slot && after.slot < end && removed.slot < begin) stale.push_back(node);
-    }
-    for (const ChainNode& node : stale) next.nodes.erase(node);
-    // In ascending order of levels: each node is built from lower ones.
-    for (const ChainNode& node : stale) {
-      if (absl::Status status = BuildNode(next, node); !status.ok()) return status;
+    return absl::OkStatus();
+  }
+  ChainEntry after = manifest_.entries[at];
+  const ChangeMapIdentity identity{manifest_.volume, manifest_.entries[at - 1].id, after.id};
+  absl::StatusOr<std::optional<ChainFile>> united =
+      WriteUnion(manifest_, {removed.file, after.file}, identity, edit.NewFile(), kMaxMapBytes);
+  if (!united.ok()) return united.status();
+  if (!united->has_value()) return PortableWriter::TooLarge();
+  after.file = **united;
+  after.floor = std::min(after.floor, removed.floor);
+  const uint64_t slot = after.slot;
+  edit.Replace(at, std::move(after));
+  // Nodes that include the next slot but not this one lack the map that was added to it.
+  std::vector<ChainNode> stale;
+  for (unsigned level = 1; level <= kMaxChainLevel; ++level) {
+    const ChainNode node{level, slot >> level};
+    if (removed.slot < node.second << level && manifest_.nodes.contains(node)) {
+      stale.push_back(node);
     }
   }
-  return Commit(std::move(next));
+  for (const ChainNode& node : stale) edit.EraseNode(node);
+  // In ascending order of levels: each node is built from lower ones.
+  for (const ChainNode& node : stale) {
+    if (absl::Status status = BuildNode(edit, node); !status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> ChainInDirectory::Delta(
@@ -556,8 +545,9 @@ absl::StatusOr<std::unique_ptr<ChangeChain>> CreateChainIn(const Directory& dire
                                       .file = {},
                                       .time = first.time}},
                          .nodes = {}};
-  auto chain = std::make_unique<ChainInDirectory>(directory, manifest, *std::move(claim), options);
-  if (absl::Status status = chain->Commit(std::move(manifest)); !status.ok()) return status;
+  auto chain = std::make_unique<ChainInDirectory>(directory, std::move(manifest), *std::move(claim),
+                                                  options);
+  if (absl::Status status = chain->Commit(); !status.ok()) return status;
   return chain;
 }
 

@@ -1,12 +1,15 @@
 #include "cbt/rpc/access.h"
 
+#include <map>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/lines.h"
 #include "base/watched_file.h"
 #include "base/wipe.h"
+#include "rpc/access/token_hash.h"
 
 namespace cbt::rpc {
 namespace {
@@ -14,7 +17,14 @@ namespace {
 // Does not reveal to clients why the file can't be used.
 absl::Status FileTrouble() { return absl::UnavailableError("the access file can't be used"); }
 
-using Grants = std::vector<TokenGrant>;
+using Grants = std::map<TokenHash, Principal>;
+
+// Of two with the same token the later one counts; an empty one counts never.
+void Add(TokenGrant grant, Grants& grants) {
+  if (grant.token.empty()) return;
+  grants.insert_or_assign(HashOf(grant.token), Principal{.name = std::move(grant.name),
+                                                         .groups = std::move(grant.name_spaces)});
+}
 
 absl::StatusOr<Grants> ParseGrants(const std::string& text) {
   Grants grants;
@@ -22,9 +32,7 @@ absl::StatusOr<Grants> ParseGrants(const std::string& text) {
     std::vector<std::string> words = Words(line, kBlanks);
     const Wiper wiper(words[0]);  // every line has a word
     if (words.size() != 3) return BadLine(number, "TOKEN NAME NAMESPACE[,NAMESPACE...]");
-    TokenGrant grant{
-        .token = Secret(words[0]), .name = words[1], .name_spaces = Words(words[2], ",")};
-    grants.push_back(std::move(grant));
+    Add({.token = Secret(words[0]), .name = words[1], .name_spaces = Words(words[2], ",")}, grants);
     return absl::OkStatus();
   });
   if (!status.ok()) return status;
@@ -32,14 +40,9 @@ absl::StatusOr<Grants> ParseGrants(const std::string& text) {
 }
 
 absl::StatusOr<Principal> FindPrincipal(const Grants& grants, const Secret& token) {
-  absl::StatusOr<Principal> found = absl::UnauthenticatedError("unknown token");
-  // No early exit: the time must not depend on the match.
-  for (const TokenGrant& grant : grants) {
-    if (grant.token.Equals(token.Reveal()) && !token.empty()) {
-      found = Principal{.name = grant.name, .groups = grant.name_spaces};
-    }
-  }
-  return found;
+  const auto found = grants.find(HashOf(token));
+  if (found == grants.end()) return absl::UnauthenticatedError("unknown token");
+  return found->second;
 }
 
 // The groups are the namespaces: the list that authenticated the caller also authorises it.
@@ -52,7 +55,9 @@ absl::Status Allows(const Principal& who, const std::string& name_space) {
 
 class ListAccess final : public TokenAccess {
  public:
-  explicit ListAccess(Grants grants) : grants_(std::move(grants)) {}
+  explicit ListAccess(std::vector<TokenGrant> grants) {
+    for (TokenGrant& grant : grants) Add(std::move(grant), grants_);
+  }
   void Authenticate(const Secret& token, Done<Principal> done) override {
     done(FindPrincipal(grants_, token));
   }
@@ -61,7 +66,7 @@ class ListAccess final : public TokenAccess {
   }
 
  private:
-  const Grants grants_;
+  Grants grants_;
 };
 
 class FileAccess final : public TokenAccess {

@@ -1,6 +1,5 @@
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
-#include <openssl/sha.h>
 
 #include <algorithm>
 #include <array>
@@ -20,23 +19,13 @@
 #include "base/watched_file.h"
 #include "base/wipe.h"
 #include "cbt/rpc/access.h"
+#include "rpc/access/token_hash.h"
 
 namespace cbt::rpc {
 namespace {
 
 constexpr size_t kTokenBytes = 32;
 constexpr size_t kMinTokenCharacters = 32;
-
-// The time of a lookup in a table ordered by hashes reveals nothing about tokens: an attacker can't
-// choose a token's hash.
-using Hash = std::array<uint8_t, SHA256_DIGEST_LENGTH>;
-
-Hash HashOf(const Secret& token) {
-  Hash hash;
-  const std::string_view text = token.Reveal();
-  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), hash.data());
-  return hash;
-}
 
 class Store final : public MemorySessionStore {
  public:
@@ -77,7 +66,7 @@ class Store final : public MemorySessionStore {
   }
 
   void Find(const Secret& token, Done<Session> done) override {
-    const Hash hash = HashOf(token);
+    const TokenHash hash = HashOf(token);
     absl::StatusOr<Session> answer = absl::UnauthenticatedError("no such session");
     {
       std::lock_guard lock(mutex_);
@@ -94,7 +83,7 @@ class Store final : public MemorySessionStore {
   }
 
   void Close(const Secret& token) override {
-    const Hash hash = HashOf(token);
+    const TokenHash hash = HashOf(token);
     std::lock_guard lock(mutex_);
     sessions_.erase(hash);
   }
@@ -119,17 +108,15 @@ class Store final : public MemorySessionStore {
   const size_t max_sessions_;
   const Clock clock_;
   mutable std::mutex mutex_;
-  std::map<Hash, Session> sessions_;
+  std::map<TokenHash, Session> sessions_;
   size_t next_sweep_ = 1024;
 };
 
-struct FileSession {
-  Secret token;
-  Session session;
-};
+// Several lines may have one token.
+using FileSessions = std::multimap<TokenHash, Session>;
 
-absl::StatusOr<std::vector<FileSession>> ParseSessions(const std::string& text) {
-  std::vector<FileSession> sessions;
+absl::StatusOr<FileSessions> ParseSessions(const std::string& text) {
+  FileSessions sessions;
   absl::Status status = ForEachLine(text, [&](size_t number, std::string_view line) {
     std::vector<std::string> words = Words(line, kBlanks);
     const Wiper wiper(words[0]);  // every line has a word
@@ -139,11 +126,9 @@ absl::StatusOr<std::vector<FileSession>> ParseSessions(const std::string& text) 
         (words[3] != "-" && !absl::ParseTime(absl::RFC3339_full, words[3], &expires, &ignored))) {
       return BadLine(number, "TOKEN NAMESPACE SNAPSHOT[,SNAPSHOT...] EXPIRES");
     }
-    FileSession entry{.token = Secret(words[0]),
-                      .session = {.name_space = words[1],
-                                  .snapshots = Words(words[2], ","),
-                                  .expires = absl::ToChronoTime(expires)}};
-    sessions.push_back(std::move(entry));
+    sessions.emplace(HashOf(Secret(words[0])), Session{.name_space = words[1],
+                                                       .snapshots = Words(words[2], ","),
+                                                       .expires = absl::ToChronoTime(expires)});
     return absl::OkStatus();
   });
   if (!status.ok()) return status;
@@ -160,17 +145,16 @@ class FileStore final : public SessionStore {
     if (!sessions.ok()) return done(absl::UnavailableError("the session file can't be used"));
     absl::StatusOr<Session> answer = absl::UnauthenticatedError("no such session");
     const auto now = std::chrono::system_clock::now();
-    // No early exit: the time must not depend on the match.
-    for (const FileSession& entry : **sessions) {
-      if (entry.token.Equals(token.Reveal()) && entry.session.expires > now) {
-        answer = entry.session;
-      }
+    // The last line that has not expired counts.
+    const auto [begin, end] = (*sessions)->equal_range(HashOf(token));
+    for (auto entry = begin; entry != end; ++entry) {
+      if (entry->second.expires > now) answer = entry->second;
     }
     done(std::move(answer));
   }
 
  private:
-  WatchedFile<std::vector<FileSession>> file_;
+  WatchedFile<FileSessions> file_;
 };
 
 }  // namespace

@@ -66,10 +66,7 @@ VolumeSources VolumeSources::Read(const SnapshotDirectory& directory, const Rule
   VolumeSources sources(directory.root(), directory.volume(), rules);
   if (!directory.status().ok()) sources.damage_ = AsDamage(directory.status());
   for (const std::string& name : directory.names()) {
-    if (!absl::EndsWith(name, AbslView(kExtension))) {
-      sources.files_.insert(name.substr(0, name.rfind('.')));
-      continue;
-    }
+    if (!absl::EndsWith(name, AbslView(kExtension))) continue;
     const int file = sources.Descriptor(name);
     if (file < 0 && !MayBeThere(errno)) continue;
     const absl::StatusOr<int> opened = file < 0 ? FileError(name, errno) : DataFile(file, name);
@@ -81,6 +78,12 @@ VolumeSources VolumeSources::Read(const SnapshotDirectory& directory, const Rule
     } else if (sources.damage_.ok()) {
       sources.damage_ = AsDamage(entry.status());
     }
+  }
+  // Only entries are compared with them, and each open would pay for all files of the volume.
+  if (sources.entries_.empty()) return sources;
+  for (const std::string& name : directory.names()) {
+    if (absl::EndsWith(name, AbslView(kExtension))) continue;
+    sources.files_.insert(name.substr(0, name.rfind('.')));
   }
   return sources;
 }

@@ -100,7 +100,8 @@ class VolumeSources {
   std::string volume_;
   const Rules* rules_;
   std::vector<Entry> entries_;
-  std::set<std::string> files_;  // the other names in the directory, without extension
+  // The other names in the directory, without extension; none where there is no entry.
+  std::set<std::string> files_;
   absl::Status damage_;
 };
 

@@ -60,6 +60,10 @@ struct Image::Identity {
   // Of a file whose data is found only once it is on the disk: whether it has been written there.
   mutable std::once_flag written;
   mutable int write_error = 0;
+  // The data that was found last. Threads that read neighbouring parts ask within it again, and a
+  // file system may look at every page up to the hole (tmpfs), or at every extent.
+  mutable std::mutex found_mutex;
+  mutable Range found;
 };
 
 Image::Image(int descriptor, std::string label, uint64_t size, std::unique_ptr<Identity> identity)
@@ -171,6 +175,11 @@ absl::StatusOr<Image::Range> Image::FindData(uint64_t offset) const {
     return absl::UnavailableError(
         absl::StrCat("sync: ", label_, ": ", ErrnoText(identity_->write_error)));
   }
+  {
+    const std::lock_guard<std::mutex> lock(identity_->found_mutex);
+    const Range& found = identity_->found;
+    if (found.begin <= offset && offset < found.end) return Range{offset, found.end};
+  }
   const off_t begin = ::lseek(descriptor_, static_cast<off_t>(offset), SEEK_DATA);
   if (begin < 0) {
     switch (errno) {
@@ -201,7 +210,11 @@ absl::StatusOr<Image::Range> Image::FindData(uint64_t offset) const {
   // Data of the first call can be a hole for the second: a page of unwritten space counts as data
   // while it is cached. What follows is unknown, and an empty range would look like the end.
   const uint64_t least = std::min(static_cast<uint64_t>(begin) + kVanishedBytes, size_);
-  return Range{static_cast<uint64_t>(begin), stop > static_cast<uint64_t>(begin) ? stop : least};
+  const Range range{static_cast<uint64_t>(begin),
+                    stop > static_cast<uint64_t>(begin) ? stop : least};
+  const std::lock_guard<std::mutex> lock(identity_->found_mutex);
+  identity_->found = range;
+  return range;
 }
 
 absl::Status Image::CheckUnchanged() const {

@@ -27,7 +27,10 @@ bool IsNbdUri(std::string_view text) {
 }
 
 NbdData::NbdData(std::shared_ptr<NbdExport::State> state, size_t connections)
-    : state_(std::move(state)), connections_(connections), context_(ContextOf(*state_)) {}
+    : state_(std::move(state)),
+      connections_(connections),
+      context_(ContextOf(*state_)),
+      zeros_(state_->size()) {}
 
 absl::StatusOr<std::shared_ptr<NbdData>> NbdData::Open(const std::string& uri,
                                                        const NbdExportOptions& options,
@@ -131,6 +134,26 @@ absl::Status NbdData::Read(uint64_t offset, std::span<uint8_t> out) {
   return With([&](NbdConnection& connection) { return ReadAligned(connection, offset, out); });
 }
 
+absl::Status NbdData::ReadData(uint64_t offset, std::span<uint8_t> out) {
+  if (context_.empty() || out.empty()) return Read(offset, out);
+  if (absl::Status range = CheckRange(offset, out.size()); !range.ok()) return range;
+  return With([&](NbdConnection& connection) -> absl::Status {
+    uint64_t done = offset;
+    const auto zero_until = [&](uint64_t end) {
+      std::memset(out.data() + (done - offset), 0, static_cast<size_t>(end - done));
+    };
+    for (const Extent part : zeros_.DataIn({offset, out.size()}, connection)) {
+      zero_until(part.offset);
+      const std::span<uint8_t> room =
+          out.subspan(static_cast<size_t>(part.offset - offset), static_cast<size_t>(part.length));
+      if (absl::Status read = ReadAligned(connection, part.offset, room); !read.ok()) return read;
+      done = part.end();
+    }
+    zero_until(offset + out.size());
+    return absl::OkStatus();
+  });
+}
+
 // A part of one block: the rest of it stays.
 absl::Status NbdData::WriteEdge(NbdConnection& connection, uint64_t offset,
                                 std::span<const uint8_t> bytes) {
@@ -213,14 +236,15 @@ namespace {
 
 class NbdInput final : public CopyInput {
  public:
-  explicit NbdInput(std::shared_ptr<NbdData> data) : data_(std::move(data)) {}
+  NbdInput(std::shared_ptr<NbdData> data, NbdReads reads) : data_(std::move(data)), reads_(reads) {}
   uint64_t size() const override { return data_->size(); }
   absl::Status Read(uint64_t offset, std::span<uint8_t> out) const override {
-    return data_->Read(offset, out);
+    return reads_ == NbdReads::kAll ? data_->Read(offset, out) : data_->ReadData(offset, out);
   }
 
  private:
   const std::shared_ptr<NbdData> data_;
+  const NbdReads reads_;
 };
 
 class NbdOutput final : public CopyOutput {
@@ -241,8 +265,8 @@ class NbdOutput final : public CopyOutput {
 
 }  // namespace
 
-std::unique_ptr<CopyInput> MakeCopyInput(std::shared_ptr<NbdData> data) {
-  return std::make_unique<NbdInput>(std::move(data));
+std::unique_ptr<CopyInput> MakeCopyInput(std::shared_ptr<NbdData> data, NbdReads reads) {
+  return std::make_unique<NbdInput>(std::move(data), reads);
 }
 
 std::unique_ptr<CopyOutput> MakeCopyOutput(std::shared_ptr<NbdData> data) {

@@ -19,6 +19,7 @@
 #include "cbt/source/copy_ranges.h"
 #include "cbt/source/nbd.h"
 #include "source/nbd/nbd_state.h"
+#include "source/nbd/nbd_zeros.h"
 
 namespace cbt {
 
@@ -45,6 +46,8 @@ class NbdData {
 
   // Of any alignment, within size(). Errors: UNAVAILABLE; CANCELLED.
   absl::Status Read(uint64_t offset, std::span<uint8_t> out);
+  // The same of an export that does not change: what the server knows to be zero is not read.
+  absl::Status ReadData(uint64_t offset, std::span<uint8_t> out);
   absl::Status Write(uint64_t offset, std::span<const uint8_t> bytes);
   absl::Status WriteZeros(Extent extent);
   absl::Status Flush();
@@ -74,10 +77,15 @@ class NbdData {
   size_t open_ = 0;
   size_t most_ = 1;
   absl::Status failure_;
+  NbdZeros zeros_;
   std::mutex edges_;  // held while a block is read, changed and written
 };
 
-std::unique_ptr<CopyInput> MakeCopyInput(std::shared_ptr<NbdData> data);
+// What an input reads: all bytes, or what the server does not know to be zero.
+enum class NbdReads { kAll, kData };
+
+std::unique_ptr<CopyInput> MakeCopyInput(std::shared_ptr<NbdData> data,
+                                         NbdReads reads = NbdReads::kAll);
 std::unique_ptr<CopyOutput> MakeCopyOutput(std::shared_ptr<NbdData> data);
 
 }  // namespace cbt

@@ -354,7 +354,9 @@ TEST(ChangeChainTest, SweepsWhatACrashLeftBehind) {
   ASSERT_OK(chain->Append(Map("a", "b", {1})));
   chain.reset();
   const std::vector<std::string> before = directory.Names("c");
-  for (const char* name : {"c/map-77.cbm", "c/.map-3.cbm.12-0.partial", "c/.CHAIN.12-1.partial"}) {
+  for (const char* name :
+       {"c/map-77.cbm", "c/map-01.cbm", "c/map-1x.cbm", "c/map-.cbm",
+        "c/map-99999999999999999999.cbm", "c/.map-3.cbm.12-0.partial", "c/.CHAIN.12-1.partial"}) {
     directory.Write(name, "left");
   }
   for (const char* name : {"c/notes.txt", "c/map-of-the-city.txt", "c/other.cbm", "c/.map-4.cbm",
@@ -362,7 +364,7 @@ TEST(ChangeChainTest, SweepsWhatACrashLeftBehind) {
     directory.Write(name, "not ours");
   }
   ASSERT_OK(ChangeChain::Open(directory / "c", ChangeChain::Access::kRead));
-  EXPECT_EQ(directory.Names("c").size(), before.size() + 8);
+  EXPECT_EQ(directory.Names("c").size(), before.size() + 12);
   ASSERT_OK(ChangeChain::Open(directory / "c", ChangeChain::Access::kChange));
   EXPECT_EQ(directory.Names("c").size(), before.size() + 5);
 }
@@ -383,6 +385,39 @@ TEST(ChangeChainTest, FindsFilesThatAreNotItsOwn) {
   EXPECT_TRUE(chain->Contains("b"));
   ASSERT_EQ(unlink(path.c_str()), 0);
   EXPECT_EQ(chain->Verify().code(), absl::StatusCode::kDataLoss);
+}
+
+// What fails in the middle of a change is undone in memory too.
+TEST(ChangeChainTest, AChangeThatFailsLeavesTheChainAsItWas) {
+  const test::TempDir directory;
+  ASSERT_OK_AND_ASSIGN(
+      auto chain, ChangeChain::Create(directory / "c", "vol", kG, {"0", kVolume.capacity}, kQuick));
+  ASSERT_OK(chain->Append(Map("0", "1", {1})));
+  ASSERT_OK(chain->Append(Map("1", "2", {2})));
+  const auto expect_unchanged = [&](const std::string& newest) {
+    EXPECT_EQ(chain->newest().id, newest);
+    EXPECT_EQ(chain->snapshots().back().id, newest);
+    for (const ChainSnapshot& snapshot : chain->snapshots()) {
+      EXPECT_TRUE(chain->Contains(snapshot.id)) << snapshot.id;
+    }
+    ASSERT_OK_AND_ASSIGN(const auto read,
+                         ChangeChain::Open(directory / "c", ChangeChain::Access::kRead));
+    EXPECT_EQ(read->snapshots().size(), chain->snapshots().size());
+  };
+  // The maps of "2" and "3" get a union, which the damaged one prevents.
+  ASSERT_OK_AND_ASSIGN(const std::string good, ReadSmallFile(directory / "c/map-2.cbm"));
+  directory.Write("c/map-2.cbm", "damaged");
+  EXPECT_EQ(chain->Append(Map("2", "3", {3})).code(), absl::StatusCode::kDataLoss);
+  EXPECT_FALSE(chain->Contains("3"));
+  expect_unchanged("2");
+  EXPECT_EQ(chain->Remove("1").code(), absl::StatusCode::kDataLoss);
+  expect_unchanged("2");
+  directory.Write("c/map-2.cbm", good);
+  ASSERT_OK(chain->Append(Map("2", "3", {3})));
+  ASSERT_OK(chain->Remove("1"));
+  expect_unchanged("3");
+  EXPECT_EQ(DeltaOf(*chain, "0", "3"), (Set{1, 2, 3}));
+  EXPECT_OK(chain->Verify());
 }
 
 TEST(ChangeChainTest, VerifyReadsEveryByteOfEveryMap) {

@@ -1,9 +1,14 @@
 #include "cbt/change_tracker.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <rapidcheck/gtest.h>
+#include <sched.h>
 
 #include <atomic>
+#include <chrono>
+#include <csignal>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -325,6 +330,81 @@ TEST(ChangeTrackerTest, AMarkThatReturnsInAnEpochIsInItOrInALaterOne) {
       ASSERT_TRUE(since->Contains(block)) << "mark " << i << " of epoch " << returned_in[i];
     }
   }
+}
+
+// A thread that repeats a step, and stops at any instruction of it until it is let go.
+class StoppableThread {
+ public:
+  explicit StoppableThread(const std::function<void()>& step) {
+    struct sigaction action {};
+    action.sa_handler = &Stop;
+    EXPECT_EQ(sigaction(SIGUSR1, &action, &before_), 0);
+    thread_ = std::thread([this, step] {
+      while (!end_) step();
+    });
+  }
+  ~StoppableThread() {
+    end_ = true;
+    thread_.join();
+    EXPECT_EQ(sigaction(SIGUSR1, &before_, nullptr), 0);
+  }
+  StoppableThread(const StoppableThread&) = delete;
+  StoppableThread& operator=(const StoppableThread&) = delete;
+
+  void StopAnywhere() {
+    go_ = stopped_ = false;
+    EXPECT_EQ(pthread_kill(thread_.native_handle(), SIGUSR1), 0);
+    while (!stopped_) std::this_thread::yield();
+  }
+  static void LetGo() { go_ = true; }
+
+ private:
+  static void Stop(int) {
+    stopped_ = true;
+    while (!go_) sched_yield();
+  }
+
+  static inline std::atomic<bool> stopped_;
+  static inline std::atomic<bool> go_;
+  struct sigaction before_ {};
+  std::atomic<bool> end_{false};
+  std::thread thread_;
+};
+
+// A mark that finds its blocks marked writes nothing: only its pin shows an epoch that it is under
+// way, and that its blocks may be looked up in the epoch before.
+TEST(ChangeTrackerTest, AnEpochWaitsForAMarkThatChangesNothing) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the thread sanitizer delays signals";
+#endif
+  constexpr uint64_t kBlocks = 4'000'000;  // nearly all of the time goes into the look at them
+  constexpr int kRounds = 20;
+  ASSERT_OK_AND_ASSIGN(const auto tracker, ChangeTracker::Create(InMemory(kBlocks)));
+  std::atomic<uint64_t> marks{0};
+  StoppableThread thread([&] {
+    EXPECT_OK(tracker->Mark({0, kBlocks * kG}));
+    ++marks;
+  });
+  int waited = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    // The first of an epoch sets the bits.
+    const uint64_t before = marks;
+    while (marks < before + 2) std::this_thread::yield();
+    thread.StopAnywhere();
+    std::atomic<bool> opened{false};
+    std::thread epoch([&] {
+      EXPECT_OK(tracker->OpenEpoch("next"));
+      opened = true;
+      EXPECT_OK(test::EndEpoch(*tracker));
+    });
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+    while (!opened && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    waited += opened ? 0 : 1;
+    StoppableThread::LetGo();
+    epoch.join();
+  }
+  // It may have stopped between two marks.
+  EXPECT_GE(waited, kRounds * 3 / 4);
 }
 
 }  // namespace change_tracker_test

@@ -197,5 +197,35 @@ TEST(WriteTableTest, RangesAreSeenWhole) {
   EXPECT_EQ(torn, 0u);
 }
 
+// Threads begin at different places; all places are used before the list.
+TEST(WriteTableTest, EveryPlaceIsUsedWhereverAThreadBegins) {
+  constexpr size_t kPlaces = 4;
+  constexpr uint64_t kRanges = kPlaces + 2;
+  const PinTable pins;
+  static_cast<void>(ThreadNumber());
+  WriteTable table(kPlaces, pins);
+  for (int other = 0; other < 4; ++other) {
+    std::thread([&] {
+      std::set<uint64_t> places;
+      std::set<uint64_t> want;
+      for (uint64_t i = 0; i < kRanges; ++i) {
+        places.insert(table.Add(10 * i, 10 * i + 5));
+        want.insert(10 * i);
+      }
+      EXPECT_EQ(places.size(), kRanges);
+      EXPECT_EQ(std::distance(places.begin(), places.lower_bound(kPlaces)),
+                static_cast<std::ptrdiff_t>(kPlaces));
+      std::set<uint64_t> got;
+      table.ForEach([&](uint64_t begin, uint64_t end) {
+        EXPECT_EQ(end, begin + 5);
+        got.insert(begin);
+      });
+      EXPECT_EQ(got, want);
+      for (const uint64_t place : places) table.Remove(place);
+      table.ForEach([&](uint64_t, uint64_t) { ADD_FAILURE(); });
+    }).join();
+  }
+}
+
 }  // namespace thread_tables_test
 }  // namespace cbt

@@ -223,6 +223,28 @@ TEST(TokenLists, AnEmptyTokenIsNobodys) {
   EXPECT_EQ(Ask(*access, "token", "other"), StatusCode::kPermissionDenied);
 }
 
+TEST(TokenLists, TheLaterOfTwoLinesWithOneTokenCounts) {
+  std::vector<rpc::TokenGrant> grants(2);
+  grants[0] = {.token = Secret("token"), .name = "first", .name_spaces = {"ns"}};
+  grants[1] = {.token = Secret("token"), .name = "second", .name_spaces = {"other"}};
+  const auto access = rpc::MakeTokenAccess(std::move(grants));
+  EXPECT_EQ(Ask(*access, "token", "other"), StatusCode::kOk);
+  EXPECT_EQ(Ask(*access, "token", "ns"), StatusCode::kPermissionDenied);
+}
+
+TEST(SessionFiles, TheLastLineOfATokenThatHasNotExpiredCounts) {
+  const TempDir dir;
+  const std::string token = "token-678901234567890123456789012";
+  dir.Write("file", absl::StrCat(token, " one vol/a -\n", token, " two vol/b -\n", token,
+                                 " three vol/c 2020-01-01T00:00:00Z\n"));
+  ASSERT_OK_AND_ASSIGN(const auto sessions, rpc::MakeFileSessions(dir / "file"));
+  absl::StatusOr<rpc::Session> answer = absl::UnknownError("no answer");
+  sessions->Find(Secret(token),
+                 [&answer](absl::StatusOr<rpc::Session> found) { answer = std::move(found); });
+  ASSERT_OK(answer);
+  EXPECT_EQ(answer->name_space, "two");
+}
+
 absl::StatusOr<rpc::ResolvedSnapshots> Resolve(rpc::SnapshotResolver& resolver,
                                                const rpc::SnapshotQuery& query) {
   absl::StatusOr<rpc::ResolvedSnapshots> answer = absl::UnknownError("no answer");

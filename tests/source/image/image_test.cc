@@ -9,7 +9,6 @@
 #include <fstream>
 #include <string>
 
-#include "base/holes.h"
 #include "cbt/units.h"
 #include "tests/support/memory_image.h"
 #include "tests/support/status.h"
@@ -93,6 +92,23 @@ TEST(ImageTest, FindsDataBetweenHoles) {
     EXPECT_EQ(range.begin, image->size());
     EXPECT_EQ(range.end, image->size());
   }
+}
+
+// Asked again for each part of a file, tmpfs would look at every page up to the hole each time.
+TEST(ImageTest, LooksOnceForTheEndOfData) {
+  test::MemoryImage file(std::vector<uint8_t>(8 * test::kHoleBytes, 1));
+  const auto image = file.Open();
+  ASSERT_OK_AND_ASSIGN(auto range, image->FindData(test::kHoleBytes));
+  EXPECT_EQ(range.end, image->size());
+  // A hole that comes later shows whether the file system is asked: what was data stays data.
+  file.Resize(2 * test::kHoleBytes);
+  file.Resize(8 * test::kHoleBytes);
+  ASSERT_OK_AND_ASSIGN(range, image->FindData(4 * test::kHoleBytes));
+  EXPECT_EQ(range.begin, 4 * test::kHoleBytes);
+  EXPECT_EQ(range.end, image->size());
+  ASSERT_OK_AND_ASSIGN(range, image->FindData(0));
+  EXPECT_EQ(range.begin, 0);
+  EXPECT_EQ(range.end, 2 * test::kHoleBytes);
 }
 
 TEST(ImageTest, NoticesEveryKindOfChange) {
@@ -188,23 +204,6 @@ TEST(ImageTest, AFileThatWasTouchedIsNotTakenForTheSame) {
   usleep(20'000);  // file time stamps are coarse
   dir.Write("a", "y");
   EXPECT_FALSE(a->SameFileAs(*ValueOf(Image::Open(dir / "a"))));
-}
-
-// What is not on the disk yet would be left out, so that such a file is written there first.
-TEST(HolesTest, SHXfsBeforeLinux69SkipsUnwrittenData) {
-  constexpr uint64_t kXfs = 0x58465342;
-  for (const char* release : {"6.8.0-31-generic", "6.8", "5.14.0-503.el9.x86_64", "4.18.0", "6.1.0",
-                              "", "6", "x.y", "6.", "unknown"}) {
-    EXPECT_TRUE(SkipsUnwrittenData(kXfs, release)) << release;
-    EXPECT_FALSE(SkipsUnwrittenData(0xef53, release)) << "ext4, " << release;
-  }
-  for (const char* release : {"6.9.0", "6.9-rc1", "6.10.3", "6.18.44-fc", "7.0", "10.1.2"}) {
-    EXPECT_FALSE(SkipsUnwrittenData(kXfs, release)) << release;
-  }
-}
-
-TEST(HolesTest, SHHolesOfAFileSystemThatCantBeAskedAreNotTrusted) {
-  EXPECT_TRUE(SkipsUnwrittenData(-1));
 }
 
 }  // namespace image_test

@@ -165,6 +165,122 @@ TEST_F(NbdDataTest, ServersWithoutStructuredRepliesHaveData) {
   EXPECT_TRUE(OnDisk() == truth);
 }
 
+// What the server was asked to read, of everything that nbdkit's log filter saw.
+uint64_t BytesRead(const std::string& log) {
+  std::ifstream file(log);
+  uint64_t bytes = 0;
+  for (std::string line; std::getline(file, line);) {
+    const size_t count = line.find(" count=");
+    if (line.find(" Read ") == std::string::npos || count == std::string::npos) continue;
+    bytes += std::stoull(line.substr(count + 7), nullptr, 0);
+  }
+  return bytes;
+}
+
+class ReadDataTest : public NbdDataTest {
+ protected:
+  // Serves `truth` with these filters in front, reads it in pieces of which `piece` says the size,
+  // and compares. Returns how much the server read.
+  uint64_t Read(const Bytes& truth, std::vector<std::string> filters,
+                std::vector<std::string> parameters, size_t piece) {
+    const std::string log = directory_ / "read.log";
+    std::filesystem::remove(log);
+    filters.insert(filters.begin(), "--filter=log");
+    filters.insert(filters.end(), {"file", Image(truth), "logfile=" + log});
+    filters.insert(filters.end(), parameters.begin(), parameters.end());
+    StartNbdkit(filters);
+    {
+      const auto data = ValueOf(NbdData::Open(Uri()));
+      for (size_t at = 0; at < truth.size(); at += piece) {
+        Bytes got(std::min(piece, truth.size() - at), 0xee);
+        EXPECT_OK(data->ReadData(at, got));
+        EXPECT_TRUE(std::equal(got.begin(), got.end(), truth.begin() + static_cast<ptrdiff_t>(at)))
+            << at;
+      }
+      Bytes past(2);
+      EXPECT_TRUE(absl::IsOutOfRange(data->ReadData(truth.size() - 1, past)));
+    }
+    server_.reset();
+    return BytesRead(log);
+  }
+  std::string Extents(const std::string& lines) {
+    std::ofstream(directory_ / "extents") << lines;
+    return "extentlist=" + directory_ / "extents";
+  }
+};
+
+TEST_F(ReadDataTest, SkipsWhatTheServerKnowsToBeZero) {
+  if (!Have({"nbdkit"})) GTEST_SKIP() << "nbdkit is not installed";
+  // Data at 1 MiB, at 20 MiB with a short run of zeros in it, and at the end.
+  Bytes truth((32 << 20) + 512);
+  const auto fill = [&](size_t begin, size_t length) {
+    const Bytes noise = Noise(begin, length);
+    std::copy(noise.begin(), noise.end(), truth.begin() + static_cast<ptrdiff_t>(begin));
+  };
+  fill(1 << 20, 100'000);
+  fill(20 << 20, 65536);
+  fill((20 << 20) + 131072, 65536);
+  fill(32 << 20, 512);
+  const std::string list = Extents(
+      "0 1M 3\n1M 128K 0\n1152K 18M 2\n20M 64K 0\n20544K 64K 3\n20608K 64K 0\n"
+      "20672K 12096K 3\n32M 512 0\n");
+  constexpr uint64_t kData = 131072 + 3 * 65536 + 512;
+  const std::vector<std::string> extents = {"--filter=extentlist"};
+  for (const size_t piece : {1u << 20, 3u << 20, 100u << 20}) {
+    EXPECT_EQ(Read(truth, extents, {list}, piece), kData) << piece;
+  }
+  // Whatever is asked for.
+  const uint64_t read = Read(truth, extents, {list}, 777'777);
+  EXPECT_GE(read, kData - 65536);
+  EXPECT_LE(read, kData);
+  // In blocks of the server's.
+  truth.resize(32 << 20);
+  const std::vector<std::string> blocks = {"--filter=blocksize-policy", "--filter=extentlist"};
+  EXPECT_LE(Read(truth, blocks,
+                 {list, "blocksize-minimum=4096", "blocksize-preferred=4096",
+                  "blocksize-maximum=1M", "blocksize-error-policy=error"},
+                 777'777),
+            kData + 65536);
+}
+
+// A server may answer about less than it was asked for.
+TEST_F(ReadDataTest, ReadsWhatAnAnswerLeavesOut) {
+  if (!Have({"nbdkit"})) GTEST_SKIP() << "nbdkit is not installed";
+  Bytes truth = Noise(8, 1 << 20);
+  std::fill_n(truth.begin(), 256 << 10, 0);
+  const std::string log = directory_ / "short.log";
+  StartNbdkit({"--filter=log", "eval", "logfile=" + log, "get_size=stat -L -c %s " + Image(truth),
+               "pread=dd if=" + directory_ / "image" +
+                   " skip=$4 count=$3 iflag=skip_bytes,count_bytes status=none",
+               "extents=test $4 = 0 && echo 0 256K hole,zero || echo $4 4096"});
+  const auto data = ValueOf(NbdData::Open(Uri()));
+  Bytes got(truth.size(), 0xee);
+  for (const size_t at : {0u, 512u << 10}) {
+    ASSERT_OK(data->ReadData(at, std::span(got).subspan(at, 512 << 10)));
+  }
+  EXPECT_TRUE(got == truth);
+  server_.reset();
+  EXPECT_EQ(BytesRead(log), truth.size() - (256 << 10));
+}
+
+TEST_F(ReadDataTest, ReadsEverythingElse) {
+  if (!Have({"nbdkit"})) GTEST_SKIP() << "nbdkit is not installed";
+  const Bytes truth = Noise(7, 3 << 20);
+  const uint64_t all = truth.size();
+  // A hole may hold anything.
+  EXPECT_EQ(Read(truth, {"--filter=extentlist"}, {Extents("0 3M 1\n")}, 1 << 20), all);
+  EXPECT_EQ(Read(truth, {"--filter=noextents"}, {}, 1 << 20), all);
+  EXPECT_EQ(Read(truth, {"--no-sr"}, {}, 1 << 20), all);
+  for (const char* error : {"EIO", "EINVAL", "ENOSPC"}) {
+    EXPECT_EQ(Read(truth, {"--filter=error", "--filter=extentlist"},
+                   {Extents("0 3M 0\n"), std::string("error-extents=") + error,
+                    "error-extents-rate=100%"},
+                   1 << 20),
+              all)
+        << error;
+  }
+}
+
 TEST_F(NbdDataTest, ErrorsOfTheServerLast) {
   if (!Have({"nbdkit"})) GTEST_SKIP() << "nbdkit is not installed";
   StartNbdkit({"--filter=error", "memory", "4M", "error=EIO", "error-rate=100%",

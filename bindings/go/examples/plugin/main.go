@@ -57,6 +57,8 @@ func (i *images) Open(_ context.Context, request *cbt.Request) (*cbt.Answer, err
 	return &cbt.Answer{Cursor: cursor, BlockSize: i.blocks, Version: version}, nil
 }
 
+// [/provider]
+
 // find is the path of a snapshot, and a text that changes with its content.
 func (i *images) find(snapshot string) (path, version string, err error) {
 	volume, name, _ := strings.Cut(snapshot, "/")
@@ -73,8 +75,6 @@ func (i *images) find(snapshot string) (path, version string, err error) {
 	}
 	return path, fmt.Sprint(info.Size(), info.ModTime().UnixNano()), nil
 }
-
-// [/provider]
 
 // [identity]
 // identity is the plugin's own: it lists SNAPSHOT_METADATA_SERVICE.

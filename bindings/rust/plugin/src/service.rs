@@ -112,6 +112,8 @@ impl Call {
     }
 }
 
+// [/serve]
+
 impl ServerStreamingService<Bytes> for Call {
     type Response = Bytes;
     type ResponseStream = ReceiverStream<Result<Bytes, Status>>;
@@ -138,7 +140,6 @@ impl ServerStreamingService<Bytes> for Call {
         })
     }
 }
-// [/serve]
 
 // [register]
 /// A service for `tonic::transport::Server::add_service()`. tonic routes by the service's name, so
