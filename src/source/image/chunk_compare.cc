@@ -34,6 +34,14 @@ Buffers& ThreadBuffers() {
 
 }  // namespace
 
+absl::StatusOr<uint64_t> ImagePair::NextData(uint64_t offset) const {
+  DataWalk base_walk(base.get(), skip_holes);
+  DataWalk target_walk(target.get(), skip_holes);
+  if (absl::Status status = base_walk.MoveTo(offset); !status.ok()) return status;
+  if (absl::Status status = target_walk.MoveTo(offset); !status.ok()) return status;
+  return std::min({base_walk.begin(), target_walk.begin(), target->size()});
+}
+
 absl::Status ImagePair::CheckUnchanged() const {
   if (base != nullptr) {
     if (absl::Status status = base->CheckUnchanged(); !status.ok()) return status;
@@ -41,32 +49,21 @@ absl::Status ImagePair::CheckUnchanged() const {
   return target->CheckUnchanged();
 }
 
-PairWalk::PairWalk(const ImagePair& pair)
-    : base(pair.base.get(), pair.skip_holes),
-      target(pair.target.get(), pair.skip_holes),
-      size(pair.target->size()) {}
-
-absl::StatusOr<uint64_t> PairWalk::MoveTo(uint64_t offset) {
-  if (absl::Status status = base.MoveTo(offset); !status.ok()) return status;
-  if (absl::Status status = target.MoveTo(offset); !status.ok()) return status;
-  return std::min({base.begin(), target.begin(), size});
-}
-
-absl::Status CompareChunk(const ImagePair& pair, PairWalk walk, uint64_t begin, uint64_t end,
-                          size_t block_size, uint64_t asked, std::atomic<bool>* cold,
-                          std::vector<uint64_t>& changed) {
+absl::Status CompareChunk(const ImagePair& pair, uint64_t begin, uint64_t end, size_t block_size,
+                          uint64_t asked, std::atomic<bool>* cold, std::vector<uint64_t>& changed) {
   const uint64_t blocks = BlockCount(end - begin, block_size);
   changed.assign(static_cast<size_t>((blocks + 63) / 64), 0);
   const simd::CompareBlocksKernels& kernels = simd::CompareBlocks();
   const Buffers& buffers = ThreadBuffers();
   std::vector<uint64_t> bits(kPieceBytes / block_size / 64 + 1);
-  DataWalk& base = walk.base;
-  DataWalk& target = walk.target;
+  DataWalk base(pair.base.get(), pair.skip_holes);
+  DataWalk target(pair.target.get(), pair.skip_holes);
   std::optional<ReadAhead> ahead;
   WaitWatch watch(cold);
   uint64_t position = begin;
   while (position < end) {
-    if (absl::StatusOr<uint64_t> next = walk.MoveTo(position); !next.ok()) return next.status();
+    if (absl::Status status = base.MoveTo(position); !status.ok()) return status;
+    if (absl::Status status = target.MoveTo(position); !status.ok()) return status;
     // A piece begins at the block with the first data of either side and ends with that data. A
     // side whose next data begins after it is a hole there: zeros that need not be read.
     const bool base_first = base.begin() < target.begin();

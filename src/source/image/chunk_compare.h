@@ -11,7 +11,6 @@
 #include "absl/status/status.h"
 #include "cbt/source/image.h"
 #include "cbt/units.h"
-#include "source/image/data_walk.h"
 
 namespace cbt {
 
@@ -25,22 +24,11 @@ struct ImagePair {
   std::shared_ptr<const Image> target;
   bool skip_holes = true;
 
+  // The first offset >= `offset` at which either side may hold data; the target's size if none.
+  absl::StatusOr<uint64_t> NextData(uint64_t offset) const;
+
   // OK while neither image has changed since it was opened (Image::CheckUnchanged).
   absl::Status CheckUnchanged() const;
-};
-
-// Where either side may hold data, at a position that moves forward. To find where data ends, file
-// systems go through its extents, or even its pages: so a walk is kept, and chunks begin with a
-// copy of it. The pair must outlive this.
-struct PairWalk {
-  explicit PairWalk(const ImagePair& pair);
-
-  // The first offset >= `offset` at which either side may hold data; the target's size if none.
-  absl::StatusOr<uint64_t> MoveTo(uint64_t offset);
-
-  DataWalk base;
-  DataWalk target;
-  uint64_t size;
 };
 
 // Sets bit k of `changed` if the blocks at begin + k * block_size differ. Words are resized to
@@ -49,10 +37,8 @@ struct PairWalk {
 // storage. Null: never asks.
 // Requires: begin and end (or the target's size, if it is the end) are multiples of `block_size`,
 //           which divides kPieceBytes.
-//           `walk` of the pair is new or has moved to `begin` or less.
-absl::Status CompareChunk(const ImagePair& pair, PairWalk walk, uint64_t begin, uint64_t end,
-                          size_t block_size, uint64_t asked, std::atomic<bool>* cold,
-                          std::vector<uint64_t>& changed);
+absl::Status CompareChunk(const ImagePair& pair, uint64_t begin, uint64_t end, size_t block_size,
+                          uint64_t asked, std::atomic<bool>* cold, std::vector<uint64_t>& changed);
 
 }  // namespace cbt
 

@@ -42,8 +42,8 @@ class DataWalk {
   uint64_t end() const noexcept { return range_.end; }
 
  private:
-  const Image* image_;
-  bool skip_holes_;
+  const Image* const image_;
+  const bool skip_holes_;
   bool known_ = false;
   Image::Range range_;
 };

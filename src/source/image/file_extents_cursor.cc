@@ -165,7 +165,7 @@ class PlacementDeltaCursor final : public ExtentCursor {
     // Whole blocks: a block is no larger than kPieceBytes.
     end = std::min(end, begin + kStretchBytes);
     absl::Status status =
-        CompareChunk(pair_, PairWalk(pair_), begin, end, static_cast<size_t>(granularity()), begin,
+        CompareChunk(pair_, begin, end, static_cast<size_t>(granularity()), begin,
                      options_.images.chunks_ahead > 0 ? &cold_ : nullptr, compared_);
     if (!status.ok()) return status;
     compared_begin_ = begin;

@@ -37,10 +37,9 @@ constexpr int kRangesPerCall = 1024;
 // A chunk in flight: filled by a task, awaited by the cursor. Shared, because a cursor may be
 // destroyed while its tasks are still queued.
 struct Chunk {
-  Chunk(const PairWalk& chunk_walk, uint64_t chunk_begin, uint64_t chunk_end, uint64_t chunk_asked)
-      : walk(chunk_walk), begin(chunk_begin), end(chunk_end), asked(chunk_asked) {}
+  Chunk(uint64_t chunk_begin, uint64_t chunk_end, uint64_t chunk_asked)
+      : begin(chunk_begin), end(chunk_end), asked(chunk_asked) {}
 
-  const PairWalk walk;
   const uint64_t begin;
   const uint64_t end;
   const uint64_t asked;  // the kernel was asked to read up to here
@@ -52,7 +51,7 @@ struct Chunk {
     std::vector<uint64_t> bits;
     if (!unwanted.load(std::memory_order_relaxed)) {
       try {
-        result = CompareChunk(pair, walk, begin, end, block_size, asked, cold, bits);
+        result = CompareChunk(pair, begin, end, block_size, asked, cold, bits);
       } catch (const std::bad_alloc&) {
         // A message would need memory as well.
         result = absl::Status(absl::StatusCode::kResourceExhausted, "");
@@ -99,8 +98,7 @@ class ImageDeltaCursor final : public ExtentCursor {
         most_planned_(std::max(in_flight_, options.chunks_ahead)),
         // A chunk's blocks fill whole words, so that a run can continue into the next chunk.
         chunk_bytes_(std::max(kChunkBytes, 64 * block_size)),
-        runs_(pair_->target->size(), block_size),
-        walk_(*pair_) {}
+        runs_(pair_->target->size(), block_size) {}
 
   ~ImageDeltaCursor() override { Abandon(); }
   ImageDeltaCursor(const ImageDeltaCursor&) = delete;
@@ -114,7 +112,6 @@ class ImageDeltaCursor final : public ExtentCursor {
     scanned_words_ = 0;
     window_ = in_flight_;
     ahead_.reset();
-    walk_ = PairWalk(*pair_);
     return absl::OkStatus();
   }
 
@@ -188,7 +185,7 @@ class ImageDeltaCursor final : public ExtentCursor {
   // which neither image has data; starts the first ones.
   absl::Status Plan() {
     while (chunks_.size() < window_ && planned_ < capacity()) {
-      absl::StatusOr<uint64_t> data = walk_.MoveTo(planned_);
+      absl::StatusOr<uint64_t> data = pair_->NextData(planned_);
       if (!data.ok()) return data.status();
       if (*data >= capacity()) {
         planned_ = capacity();
@@ -204,7 +201,7 @@ class ImageDeltaCursor final : public ExtentCursor {
         if (!ahead_.has_value()) ahead_.emplace(*pair_);
         ahead_->Ask(begin, asked);
       }
-      chunks_.push_back(std::make_shared<Chunk>(walk_, begin, end, asked));
+      chunks_.push_back(std::make_shared<Chunk>(begin, end, asked));
       planned_ = end;
     }
     while (executor_ != nullptr && started_ < std::min(chunks_.size(), in_flight_)) {
@@ -238,7 +235,6 @@ class ImageDeltaCursor final : public ExtentCursor {
   // little.
   size_t window_ = in_flight_;
   std::optional<ReadAhead> ahead_;
-  PairWalk walk_;             // at planned_
   uint64_t origin_ = 0;       // chunks begin at multiples of their size from here
   uint64_t planned_ = 0;      // below this offset chunks have been started, or found empty
   uint64_t consumed_ = 0;     // below this offset runs have been taken

@@ -56,12 +56,11 @@ TEST(DataWalk, APairMovesToTheFirstDataOfEitherSide) {
   std::vector<uint8_t> bytes(static_cast<size_t>(4 * test::kHoleBytes), 1);
   const auto full = MemoryImage(bytes).Open();
   const ImagePair pair{nullptr, full};
-  PairWalk walk(pair);
   for (const uint64_t offset : {uint64_t{0}, uint64_t{100}, test::kHoleBytes}) {
-    ASSERT_OK_AND_ASSIGN(const uint64_t next, walk.MoveTo(offset));
+    ASSERT_OK_AND_ASSIGN(const uint64_t next, pair.NextData(offset));
     EXPECT_EQ(next, offset);
   }
-  ASSERT_OK_AND_ASSIGN(const uint64_t end, walk.MoveTo(4 * test::kHoleBytes));
+  ASSERT_OK_AND_ASSIGN(const uint64_t end, pair.NextData(4 * test::kHoleBytes));
   EXPECT_EQ(end, 4 * test::kHoleBytes);
 }
 

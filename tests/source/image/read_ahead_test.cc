@@ -201,8 +201,7 @@ TEST_F(ReadAheadTest, ALongChunkIsAskedForInParts) {
   const auto target = Full(32 * kMiB);
   std::vector<uint64_t> changed;
   std::atomic<bool> cold{true};
-  const ImagePair pair{base, target};
-  ASSERT_OK(CompareChunk(pair, PairWalk(pair), 0, 16 * kMiB, 256 * kKiB, kMiB, &cold, changed));
+  ASSERT_OK(CompareChunk({base, target}, 0, 16 * kMiB, 256 * kKiB, kMiB, &cold, changed));
   EXPECT_EQ(AskedBytes(*base), 15 * kMiB);
   EXPECT_EQ(AskedEnd(), 16 * kMiB);
   // The first call requests up to the last position needed, the others one piece each.
