@@ -20,8 +20,6 @@ constexpr size_t kLocalSpares = 2;
 // A pack is full once it has kPackBytes: the last blob lies past that.
 constexpr size_t kRoomForTheLast = size_t{2} << 20;
 
-absl::Status OutOfMemory() { return absl::ResourceExhaustedError("out of memory"); }
-
 }  // namespace
 
 PackWriter::PackWriter(FileStore& store, size_t uploads,
@@ -77,7 +75,7 @@ void PackWriter::WriteLater(OpenPack pack) {
     const auto held = std::make_shared<OpenPack>(std::move(pack));
     pool_->Schedule([this, held, bytes] { Upload(*held, bytes); });
   } catch (const std::exception&) {
-    failure_.Update(OutOfMemory());
+    failure_.Update(out_of_memory_);
     return;
   }
   ++under_way_;
@@ -85,7 +83,7 @@ void PackWriter::WriteLater(OpenPack pack) {
 }
 
 void PackWriter::Upload(OpenPack& pack, uint64_t bytes) {
-  absl::Status status = OutOfMemory();
+  absl::Status status = out_of_memory_;
   try {
     status = Store(pack);
   } catch (const std::exception&) {

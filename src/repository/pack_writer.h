@@ -73,6 +73,9 @@ class PackWriter {
   const size_t uploads_;  // 0: none behind the caller
   const std::function<absl::Status(const IndexedPack&)> on_stored_;
 
+  // Created while memory is available.
+  const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory");
+
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   absl::Status failure_;
