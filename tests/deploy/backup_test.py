@@ -41,12 +41,7 @@ BUSYBOX = "localhost/busybox:1"
 
 
 def lacks():
-    if envtest.lacks() or deployed.lacks_sidecars():
-        return envtest.lacks() or deployed.lacks_sidecars()
-    for device in ("/dev/fuse", "/dev/loop-control"):
-        if not os.path.exists(device):
-            return "no " + device
-    return "" if shutil.which("nbdkit") else "no nbdkit"
+    return envtest.lacks_for_volumes("nbdkit") or deployed.lacks_sidecars()
 
 
 def claim(name, mode, snapshot=None):

@@ -34,15 +34,7 @@ DRIVER = "local.storage.example.org"
 
 
 def lacks():
-    if envtest.lacks() or deployed.lacks_sidecars():
-        return envtest.lacks() or deployed.lacks_sidecars()
-    for device in ("/dev/fuse", "/dev/loop-control"):
-        if not os.path.exists(device):
-            return "no " + device
-    for program in ("nbdkit", "losetup", "mkfs.ext4"):
-        if shutil.which(program) is None:
-            return "no " + program
-    return ""
+    return envtest.lacks_for_volumes("nbdkit", "losetup", "mkfs.ext4") or deployed.lacks_sidecars()
 
 
 @unittest.skipIf(lacks(), lacks())

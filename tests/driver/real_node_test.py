@@ -63,15 +63,7 @@ done
 
 def lacks():
     """What is missing for a node with the driver; empty: nothing."""
-    if envtest.lacks():
-        return envtest.lacks()
-    for device in ("/dev/fuse", "/dev/loop-control"):
-        if not os.path.exists(device):
-            return "no " + device
-    for program in ("nbdkit", "losetup", "mkfs.ext4", "blkid"):
-        if shutil.which(program) is None:
-            return "no " + program
-    return ""
+    return envtest.lacks_for_volumes("nbdkit", "losetup", "mkfs.ext4", "blkid")
 
 
 def libraries_of(program):

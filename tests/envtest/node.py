@@ -82,6 +82,16 @@ def lacks():
     return ""
 
 
+def lacks_for_volumes(*programs):
+    """What is missing for a node whose driver serves volumes by these programs; empty: nothing."""
+    if lacks():
+        return lacks()
+    for device in ("/dev/fuse", "/dev/loop-control"):
+        if not os.path.exists(device):
+            return "no " + device
+    return next(("no " + program for program in programs if shutil.which(program) is None), "")
+
+
 def run(*command, check=True, **more):
     done = subprocess.run(command, stdin=more.pop("stdin", subprocess.DEVNULL), text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False, **more)
