@@ -228,6 +228,8 @@ def add_grpc_messages(corpora):
     body = bytes([3 | len(data) << 3]) + data
     corpora.add("messages", "answer", b"\x40\x00\x00" + body + b"\x02\x45\x01" + b"0" + b"\x07")
     corpora.add("messages", "answer_cut", b"\x40\x00\x00" + bytes([3 | 7 << 3]) + data[:7] + b"\x02\x45\x01" + b"0" + b"\x07")
+    # A grpc-status without a value in the headers, OK in the trailers.
+    corpora.add("messages", "early_status", b"\x40\x00\x00\x60\x00" + body + b"\x02\x45\x01" + b"0" + b"\x07")
     corpora.add("messages", "trailers_only", b"\x40\x08\x40\x01" + b"0" + b"\x07")
     for value in ("20S", "99999999H", "100%25 %C3%A4", "Zm9vYg==", "Zm9vYg", "application/grpc+proto", "0", "16"):
         corpora.add("messages", "value_" + value.replace("/", "_").replace("%", "_").replace(" ", "_"), value.encode())

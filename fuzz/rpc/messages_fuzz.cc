@@ -161,7 +161,8 @@ class Success {
     good_ = good_ && !headers_ && block.has_http_status && block.ok_http && block.grpc_type;
     headers_ = true;
     if (end) return Trailers(block);
-    good_ = good_ && !block.bad;
+    // A status has no place before the end, so that no error becomes OK.
+    good_ = good_ && !block.bad && block.statuses == 0;
   }
   void Trailers(const Block& block) {
     good_ = good_ && headers_ && !block.bad && block.statuses == 1 && block.ok_status;

@@ -100,5 +100,20 @@ TEST(Response, EventsOutOfOrderAreErrors) {
   EXPECT_EQ(cut.status()->code(), StatusCode::kResourceExhausted);
 }
 
+// Found by fuzzing, with an empty status.
+TEST(Response, AStatusBeforeTheEndIsAnErrorWhateverTheTrailersSay) {
+  for (const char* status : {"0", "5", ""}) {
+    Response response(100);
+    response.OnHeaders(
+        Block({{":status", "200"}, {"content-type", "application/grpc"}, {"grpc-status", status}}),
+        false);
+    response.OnData(absl::Cord(kOne));
+    response.OnTrailers(kOk);
+    response.OnEnd();
+    EXPECT_TRUE(Take(response).empty());
+    EXPECT_EQ(response.status()->code(), StatusCode::kUnknown) << status;
+  }
+}
+
 }  // namespace response_test
 }  // namespace cbt::rpc::http2
