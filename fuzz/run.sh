@@ -3,9 +3,10 @@
 # there are processors. Stops at the first finding and prints it in base64, so that it survives the
 # machine.
 #
-#   fuzz/run.sh BIN_DIR SEEDS_DIR KEEP_DIR SECONDS [FUZZER...]
+#   fuzz/run.sh BIN_DIR SEEDS_DIR KEEP_DIR LIMIT [FUZZER...]
 #
-# FUZZ_SEED in the environment: the same mutations in every run. FUZZ_JOBS: how many at once.
+# LIMIT of each: seconds (30), or a number of inputs (10000x). FUZZ_SEED in the environment: the same
+# mutations in every run, up to LIMIT. FUZZ_JOBS: how many at once.
 #
 # BIN_DIR has fuzz_<name>, SEEDS_DIR/<name> is only read (see make_corpus.py), KEEP_DIR/<name>
 # receives new inputs. Prints three figures for each fuzzer: inputs run, code edges covered by them
@@ -14,8 +15,18 @@ set -euo pipefail
 bin=$1
 seeds=$2
 keep=$3
-seconds=$4
+case $4 in
+  *x) limit=-runs=${4%x} ;;
+  *) limit=-max_total_time=$4 ;;
+esac
 shift 4
+# Besides the seed, what a fuzzer tries depends on the addresses of comparisons, and on inputs that it
+# reads back each second.
+steady=()
+if [[ -n ${FUZZ_SEED:-} ]]; then
+  ! setarch --addr-no-randomize true 2>/dev/null || steady=(setarch --addr-no-randomize)
+  limit+=" -reload=0 -seed=$FUZZ_SEED"
+fi
 here=$(dirname "$0")
 if (($# > 0)); then names=("$@"); else
   names=()
@@ -30,10 +41,10 @@ trap 'jobs -p | xargs -r kill 2>/dev/null; rm -rf "$logs"' EXIT
 run() {
   local name=$1 log=$logs/$1.log failed=0 fuzzer=
   mkdir -p "$keep/$name" "$keep/findings"
-  local corpora=("$keep/$name") options=(${FUZZ_SEED:+"-seed=$FUZZ_SEED"})
+  local corpora=("$keep/$name") options=()
   [[ -d $seeds/$name ]] && corpora+=("$seeds/$name")
   [[ -f $here/dictionaries/$name.dict ]] && options+=("-dict=$here/dictionaries/$name.dict")
-  "$bin/fuzz_$name" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=1024 \
+  "${steady[@]}" "$bin/fuzz_$name" $limit -timeout=20 -rss_limit_mb=1024 \
     -artifact_prefix="$keep/findings/$name-" "${options[@]}" "${corpora[@]}" >"$log" 2>&1 &
   fuzzer=$!
   # Without this, the fuzzer would go on when the script ends.
