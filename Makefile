@@ -171,11 +171,12 @@ bench-instructions: bench-build  ## instructions of the rows whose targets are m
 	@/usr/bin/python3 -B bench/instructions.py build/release/bin $(INSTRUCTIONS)
 
 # Images outside the page cache, on a private file system (FUSE) or in COLD_FOLDER. Run by hand.
-bench-cold:  ## images that are not in the page cache (FUSE, or COLD_FOLDER)
+bench-cold:  ## images that are not in the page cache (FUSE and nbdkit's filters, or COLD_FOLDER)
 	@$(PACKAGES) build bench bench-cold
 	@cmake --preset release -DCBT_BUILD_BENCH=ON $(if $(wildcard build/release/CMakeCache.txt),,-DCBT_BUILD_TESTS=OFF)
-	@cmake --build --preset release --parallel $(JOBS) --target cold_images
+	@cmake --build --preset release --parallel $(JOBS) --target cold_images cbtctl
 	@build/release/bin/cold_images $(if $(COLD_FOLDER),--folder=$(COLD_FOLDER))
+	$(if $(COLD_FOLDER),,@/usr/bin/python3 -B bench/source/filters.py build/release/bin/cbtctl)
 
 # Images in the page cache. Run by hand.
 bench-cached:  ## ways to compare images in the page cache (CACHED_FOLDER)
