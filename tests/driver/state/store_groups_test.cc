@@ -479,6 +479,39 @@ TEST_F(StoreGroupsTest, AGroupWithALostMemberCanBeDeletedByWhatTheErrorSays) {
   ExpectNothingIsLeft();
 }
 
+// No client knows its id yet, so none could delete it.
+TEST_F(StoreGroupsTest, AGroupThatCouldNotBeCompletedIsRemovedAndTakenAgain) {
+  for (const Kill kill : {Kill::kTaken, Kill::kFirstRecorded}) {
+    const std::string id = LeaveAt(kill);
+    {
+      // As its copy does where the disk is full.
+      const auto volume = ValueOf(TrackedVolume::Open(DirectoryOf(volumes_[1]) + "/volume"));
+      EXPECT_OK(volume->DeleteSnapshot(SnapshotsIn(volumes_[1]).front()));
+    }
+    Restart();
+    const absl::Status removed = store_->CreateGroup("g", volumes_).status();
+    EXPECT_TRUE(absl::IsUnavailable(removed)) << removed;
+    ExpectNothingIsLeft();
+    const GroupSnapshot group = ValueOf(store_->CreateGroup("g", volumes_));
+    EXPECT_NE(group.id, id);
+    ASSERT_OK(store_->DeleteGroup(group.id, IdsOf(group)));
+  }
+}
+
+// A member whose volume is left alone may be whole.
+TEST_F(StoreGroupsTest, AGroupThatIsNotKnownToBeLostStays) {
+  const std::string id = LeaveAt(Kill::kFirstRecorded);
+  const std::string record = "volumes/" + volumes_[1] + "/RECORD";
+  std::filesystem::copy_file(directory_ / record, directory_ / "kept");
+  directory_.Write(record, "rubbish");
+  Restart();
+  EXPECT_FALSE(store_->CreateGroup("g", volumes_).ok());
+  store_.reset();
+  std::filesystem::rename(directory_ / "kept", directory_ / record);
+  Restart();
+  EXPECT_EQ(ValueOf(store_->CreateGroup("g", volumes_)).id, id);
+}
+
 TEST_F(StoreGroupsTest, WhatAKilledDriverDidNotFinishWritingIsRemoved) {
   directory_.Write("groups/.group-0.1-2.partial", "rubbish");
   Restart();
