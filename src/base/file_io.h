@@ -40,7 +40,7 @@ absl::Status WriteFileAtomicallyAt(int directory, const std::string& file, std::
                                    std::span<const std::span<const uint8_t>> parts, bool sync);
 
 // Opens a new file for writing in the directory of `path`, which is relative to `at` as in openat(2),
-// and stores its name in `temporary`, one that a crash may leave. Nobody else has it, also where
+// and stores its name in `temporary`, one that a crash may leave. No other process has it, also where
 // processes of several machines or containers have the same number.
 // Returns -1 and sets errno on failure.
 int CreateBeside(int at, const std::string& path, std::string& temporary);

@@ -322,7 +322,7 @@ TEST_F(NbdDataTest, AServerThatEndsIsAnError) {
 }
 
 #ifndef CBT_TEST_SANITIZED
-// The only connection must not be lost with the exception: others would wait for it for ever.
+// The only connection must not be lost with the exception: others would wait for it without end.
 TEST_F(NbdDataTest, ARequestThatThrowsEndsTheOthers) {
   if (!Have({"nbdkit"})) GTEST_SKIP() << "nbdkit is not installed";
   StartNbdkit({"--filter=blocksize-policy", "pattern", "1E", "blocksize-minimum=4096",
