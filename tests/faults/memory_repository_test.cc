@@ -8,12 +8,14 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "repository/blob_index.h"
 #include "repository/pack_writer.h"
+#include "repository/parallel.h"
 #include "repository/repository.h"
 #include "tests/bucket/passing_bucket.h"
 #include "tests/faults/support/failing_memory.h"
@@ -152,6 +154,22 @@ TEST(PacksOutOfMemory, WhatCouldNotBeSavedIsNotThere) {
     EXPECT_OK(open()->LoadBlob(BlobType::kData, Id::Of(blob))) << n;
   }
   EXPECT_GT(n, 3);
+}
+
+// What threads throw would end the process, and leave locks and files of it behind.
+TEST(PacksOutOfMemory, ALoopEndsWithAnError) {
+  for (const size_t threads : {1u, 3u}) {
+    std::optional<FailAllocation> fails;
+    const absl::Status status = ParallelFor(threads, threads, {}, [&](size_t i) -> absl::Status {
+      if (i == 0) {
+        fails.emplace(1, true);
+        throw std::bad_alloc();
+      }
+      return absl::OkStatus();
+    });
+    fails.reset();
+    EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  }
 }
 
 // The table of blobs grows with a claim.
