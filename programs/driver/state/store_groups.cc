@@ -248,10 +248,12 @@ absl::StatusOr<GroupSnapshot> Store::CreateGroup(const std::string& name,
     if (volume->record.view) return OnlyRead();
     record.members.push_back({.volume_id = volume_id});
   }
-  const absl::StatusOr<std::string> id = catalog_->AddGroup(record);
+  const absl::StatusOr<std::string> id = Catalog::NewGroupId();
   if (!id.ok()) return id.status();
+  // Before it is there: SettleGroups() removes groups that were not taken.
   const absl::StatusOr<KeyLocks::Held> held = locks_.TryAlone("group " + *id);
   if (!held.ok()) return held.status();
+  if (absl::Status added = catalog_->AddGroup(*id, record); !added.ok()) return added;
   absl::Status taken = TakeGroup(*id, record);
   if (taken.ok()) {
     record.taken = true;

@@ -12,6 +12,8 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -155,7 +157,8 @@ class StoreGroupsTest : public testing::Test {
         ValueOf(Catalog::Open(options_.state_directory, [](const auto&, const auto&) {}));
     GroupRecord record = {.name = "g"};
     for (const std::string& volume : volumes_) record.members.push_back({.volume_id = volume});
-    const std::string id = ValueOf(catalog->AddGroup(record));
+    const std::string id = ValueOf(Catalog::NewGroupId());
+    EXPECT_OK(catalog->AddGroup(id, record));
     if (kill == Kill::kRecorded) return id;
     for (GroupMember& member : record.members) {
       member.snapshot_id = ValueOf(
@@ -332,6 +335,25 @@ TEST_F(StoreGroupsTest, GroupsThatShareVolumesAreTakenAtOnce) {
   for (std::thread& client : clients) client.join();
   EXPECT_THAT(Listed(), SizeIs(3 * 2 * 2));
   counting.WaitForAnother();
+}
+
+// Groups that were not taken are removed without a caller, but not one that is being taken.
+TEST_F(StoreGroupsTest, NobodyHasAGroupBeforeTheCallThatTakesIt) {
+  for (int i = 0; i < 30; ++i) {
+    const std::string name = absl::StrCat("g", i);
+    std::jthread other([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        const std::optional<Group> group = store_->catalog().FindGroupByName(name);
+        if (!group.has_value()) continue;
+        store_->DeleteGroup(group->id, {}).IgnoreError();
+        return;
+      }
+    });
+    const absl::StatusOr<GroupSnapshot> group = store_->CreateGroup(name, {volumes_[0]});
+    other = {};
+    ASSERT_OK(group) << i << ": " << group.status();
+    store_->DeleteGroup(group->id, {}).IgnoreError();
+  }
 }
 
 TEST_F(StoreGroupsTest, IfOneMemberCantBeCutNoneIs) {
