@@ -2,6 +2,7 @@
 // header says what the pack holds.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -11,9 +12,11 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "repository/blob_index.h"
+#include "repository/lock.h"
 #include "repository/pack_writer.h"
 #include "repository/parallel.h"
 #include "repository/repository.h"
@@ -170,6 +173,25 @@ TEST(PacksOutOfMemory, ALoopEndsWithAnError) {
     fails.reset();
     EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
   }
+}
+
+// The lock is refreshed by a thread of its own.
+TEST(PacksOutOfMemory, ALockThatCantBeRefreshedIsOlderAndNoMore) {
+  const test::TempDir directory;
+  FileStore store(Place(directory.path(), true), "");
+  store.SetKey(ValueOf(CryptoKey::Random()), 2);
+  using std::chrono::milliseconds;
+  const auto lock =
+      ValueOf(SharedLock::Take(store, {.refresh = milliseconds(1), .pause = milliseconds(1)}));
+  {
+    const FailAllocation fails(1, true);
+    for (int i = 0; i < 5000 && !fails.has_failed(); ++i) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    EXPECT_TRUE(fails.has_failed());
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  EXPECT_OK(lock->Check());
 }
 
 // The table of blobs grows with a claim.
