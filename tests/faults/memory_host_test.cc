@@ -1,4 +1,4 @@
-// Memory runs out in the process that all volumes of a driver need.
+// Memory runs out in a driver, and in the process that all its volumes need.
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -8,11 +8,13 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 
 #include "base/descriptor.h"
 #include "programs/driver/host/host_server.h"
+#include "programs/driver/state/key_locks.h"
 #include "tests/faults/support/failing_memory.h"
 #include "tests/support/status.h"
 #include "tests/support/temp_dir.h"
@@ -58,6 +60,28 @@ TEST(VolumeHostOutOfMemory, ItGoesOnAndNoCallerWaits) {
       }
       EXPECT_GE(size, 0) << n << ", all after it: " << stay;
       EXPECT_GT(Ask(address), 0) << n << ", all after it: " << stay;
+    }
+  }
+}
+
+// A key that nobody holds and that stays locked would stop its volume until the next driver.
+TEST(KeyLocksOutOfMemory, WhatCouldNotBeLockedIsFree) {
+  KeyLocks locks;
+  const std::string key = "volume vol-0123456789abcdef01234567";
+  const auto busy = [&] { return !locks.TryAlone(key).ok(); };
+  for (const bool alone : {false, true}) {
+    bool failed = true;
+    for (int64_t n = 1; failed; ++n) {
+      {
+        const FailAllocation fails(n);
+        try {
+          EXPECT_OK(alone ? locks.TryAlone(key) : locks.TryShared(key));
+        } catch (const std::bad_alloc&) {
+          // Nothing is held.
+        }
+        failed = fails.has_failed();
+      }
+      EXPECT_FALSE(busy()) << n << ", alone: " << alone;
     }
   }
 }
