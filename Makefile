@@ -166,6 +166,10 @@ GROWTH ?=
 bench-growth: test-build  ## what operations cost as their work grows by 10 and 100: exponents, a picture (GROWTH: options)
 	@/usr/bin/python3 -B bench/growth/growth.py build/release --output build/bench --folder $(BENCH_FOLDER) $(GROWTH)
 
+bench-instructions: bench-build  ## instructions of the rows whose targets are missed, by callgrind (INSTRUCTIONS: options)
+	@$(PACKAGES) test
+	@/usr/bin/python3 -B bench/instructions.py build/release/bin $(INSTRUCTIONS)
+
 # Images outside the page cache, on a private file system (FUSE) or in COLD_FOLDER. Run by hand.
 bench-cold:  ## images that are not in the page cache (FUSE, or COLD_FOLDER)
 	@$(PACKAGES) build bench bench-cold

@@ -391,16 +391,23 @@ absl::Status ControllerService::DoListHealth(
     csi::v1::ControllerListVolumeHealthResponse& response) const {
   const absl::Status valid = CheckPage(request.max_entries(), request.starting_token(), IsVolumeId);
   if (!valid.ok()) return valid;
-  const Page<Volume> page = store_.catalog().ListVolumes(request.starting_token(), 0);
-  for (const Volume& volume : page.entries) {
-    csi::v1::VolumeHealth health;
-    DescribeHealth(health, volume.id, health_(volume.id));
-    if (health.health_statuses().empty()) continue;
-    if (request.max_entries() > 0 && response.entries_size() == request.max_entries()) {
-      response.set_next_token(response.entries().rbegin()->volume_id());
-      break;
+  // Few volumes have something to say: a page of answers may need several of volumes.
+  constexpr size_t kAtATime = 256;
+  std::string after = request.starting_token();
+  for (bool more = true; more;) {
+    const Page<Volume> page = store_.catalog().ListVolumes(after, kAtATime);
+    for (const Volume& volume : page.entries) {
+      csi::v1::VolumeHealth health;
+      DescribeHealth(health, volume.id, health_(volume.id));
+      if (health.health_statuses().empty()) continue;
+      if (request.max_entries() > 0 && response.entries_size() == request.max_entries()) {
+        response.set_next_token(response.entries().rbegin()->volume_id());
+        return absl::OkStatus();
+      }
+      *response.add_entries() = std::move(health);
     }
-    *response.add_entries() = std::move(health);
+    more = page.more;
+    if (more) after = page.entries.back().id;
   }
   return absl::OkStatus();
 }

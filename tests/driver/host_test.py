@@ -13,7 +13,7 @@ import time
 import urllib.request
 
 import driver_parts as parts
-from driver_parts import MIB, Code, block, make_snapshot, mount
+from driver_parts import MIB, Code, block, make_snapshot, make_volume, mount
 from node_test import BLOCK, AttachedCase, is_running
 
 
@@ -102,7 +102,7 @@ class HostTest(AttachedCase):
         # It may have changed from one call to the next.
         if of(self.client.NodeGetVolumeHealth(volume_id=volume)) == node:
             self.assertEqual([one[:2] for one in controller], [one[:2] for one in node])
-            self.assertEqual([one.volume_id for one in listed], [volume] if node else [])
+            self.assertEqual(volume in [one.volume_id for one in listed], bool(node))
         return controller
 
     def written_while(self, volume, harm):
@@ -402,9 +402,13 @@ class HostTest(AttachedCase):
 
     def test_na_what_no_host_has_said_yet_is_not_known(self):
         address = self.free_address()
-        volume = self.volume("a")
+        volumes = sorted(make_volume(self.client, f"v{number}", 64 * MIB) for number in range(300))
+        first, volume = self.attached = [volumes[0], volumes[-1]]
         self.stage(volume, mount())
         self.publish(volume, mount())
+        os.mkdir(self.staging + "2")
+        self.client.NodeStageVolume(volume_id=first, staging_target_path=self.staging + "2",
+                                    volume_capability=block())
         attached = self.loops(), self.fuses()
         host = self.pid_of_host()
         self.driver.stop(signal.SIGKILL)
@@ -413,15 +417,19 @@ class HostTest(AttachedCase):
         self.driver = self.start("--http-endpoint", address)
         self.client = self.driver.client
         self.assertEqual([one[1] for one in self.health(volume)], ["VolumeHostNotRunning"])
-        self.assertEqual(self.metric(address, "cbt_volumes_not_served"), 1)
+        self.assertEqual(self.metric(address, "cbt_volumes_not_served"), 2)
+        page = self.client.ControllerListVolumeHealth(max_entries=1)
+        last = self.client.ControllerListVolumeHealth(starting_token=page.next_token)
+        self.assertEqual([[one.volume_id for one in each.entries] for each in (page, last)], [[first], [volume]])
         # A volume that may be alive is not detached.
         self.fails(Code.UNAVAILABLE, self.stage, volume, mount())
         self.fails(Code.UNAVAILABLE, self.unstage_again, volume)
         self.assertEqual((self.loops(), self.fuses()), attached)
         os.kill(host, signal.SIGCONT)
-        self.wait_for(lambda: not self.health(volume), 120)
+        self.wait_for(lambda: not self.health(volume) and not self.health(first), 120)
         self.assertEqual(self.metric(address, "cbt_volumes_not_served"), 0)
         Writer.once(os.path.join(self.target, "file"))
+        self.client.NodeUnstageVolume(volume_id=first, staging_target_path=self.staging + "2")
 
     def unstage_again(self, volume):
         """As a kubelet whose Pod has gone."""

@@ -64,7 +64,7 @@ TEST(VolumeHostOutOfMemory, ItGoesOnAndNoCallerWaits) {
   }
 }
 
-// A key that nobody holds and that stays locked would stop its volume until the next driver.
+// A key that stays locked without a holder would stop its volume until the next driver.
 TEST(KeyLocksOutOfMemory, WhatCouldNotBeLockedIsFree) {
   KeyLocks locks;
   const std::string key = "volume vol-0123456789abcdef01234567";

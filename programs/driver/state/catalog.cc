@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -66,6 +67,26 @@ absl::StatusOr<std::vector<uint8_t>> ReadRecord(const Directory& directory,
 
 // A view takes no space of its own.
 uint64_t OwnBytes(const VolumeRecord& record) { return record.view ? 0 : record.capacity; }
+
+// The entries of a page are neighbours by random ids and lie anywhere in memory: all are asked for
+// before the first is waited for.
+template <typename T>
+std::vector<T> CopyAll(const std::vector<const T*>& found) {
+  constexpr size_t kLine = 64;
+  for (const T* const entry : found) {
+    for (size_t at = 0; at < sizeof(T); at += kLine) {
+      __builtin_prefetch(reinterpret_cast<const char*>(entry) + at);
+    }
+  }
+  for (const T* const entry : found) {
+    __builtin_prefetch(entry->id.data());
+    if constexpr (std::is_same_v<T, Snapshot>) __builtin_prefetch(entry->volume_id.data());
+  }
+  std::vector<T> copies;
+  copies.reserve(found.size());
+  for (const T* const entry : found) copies.push_back(*entry);
+  return copies;
+}
 
 }  // namespace
 
@@ -198,7 +219,7 @@ absl::Status Catalog::Load(const std::string& id) {
   for (Snapshot& snapshot : *snapshots) Index(std::move(snapshot));
   provisioned_ += OwnBytes(volume.record);
   if (!volume.record.removed) volume_names_[volume.record.name] = id;
-  volumes_[id] = std::move(volume);
+  volumes_[id] = std::make_unique<Volume>(std::move(volume));
   return absl::OkStatus();
 }
 
@@ -253,10 +274,10 @@ absl::Status Catalog::AbsentByName(const std::string& name) const {
 void Catalog::Index(Snapshot snapshot) {
   // A reservation that failed while it was synced may have left a second one of the name.
   const auto [named, added] = snapshot_names_.try_emplace(snapshot.record.name, snapshot.id);
-  if (!added && !snapshots_.at(named->second).record.cut.has_value()) named->second = snapshot.id;
+  if (!added && !snapshots_.at(named->second)->record.cut.has_value()) named->second = snapshot.id;
   snapshots_of_[snapshot.volume_id].insert(snapshot.id);
-  std::string id = snapshot.id;
-  snapshots_.insert_or_assign(std::move(id), std::move(snapshot));
+  std::unique_ptr<Snapshot>& kept = snapshots_[snapshot.id];
+  kept = std::make_unique<Snapshot>(std::move(snapshot));
 }
 
 std::string Catalog::NameFile(const std::string& volume_id, const std::string& id) const {
@@ -272,73 +293,70 @@ absl::Status Catalog::Write(const std::string& path, const std::vector<uint8_t>&
 std::optional<Volume> Catalog::FindVolume(std::string_view id) const {
   const std::lock_guard lock(mutex_);
   const auto found = volumes_.find(id);
-  return found == volumes_.end() ? std::nullopt : std::optional(found->second);
+  return found == volumes_.end() ? std::nullopt : std::optional(*found->second);
 }
 
 std::optional<Volume> Catalog::FindVolumeByName(const std::string& name) const {
   const std::lock_guard lock(mutex_);
   const auto found = volume_names_.find(name);
-  return found == volume_names_.end() ? std::nullopt : std::optional(volumes_.at(found->second));
+  return found == volume_names_.end() ? std::nullopt : std::optional(*volumes_.at(found->second));
 }
 
 std::optional<Snapshot> Catalog::FindSnapshot(std::string_view id) const {
   const std::lock_guard lock(mutex_);
   const auto found = snapshots_.find(id);
-  return found == snapshots_.end() ? std::nullopt : std::optional(found->second);
+  return found == snapshots_.end() ? std::nullopt : std::optional(*found->second);
 }
 
 std::optional<Snapshot> Catalog::FindSnapshotByName(const std::string& name) const {
   const std::lock_guard lock(mutex_);
   const auto found = snapshot_names_.find(name);
   return found == snapshot_names_.end() ? std::nullopt
-                                        : std::optional(snapshots_.at(found->second));
+                                        : std::optional(*snapshots_.at(found->second));
 }
 
 Page<Volume> Catalog::ListVolumes(std::string_view after, size_t most) const {
   const std::lock_guard lock(mutex_);
-  Page<Volume> page;
-  for (auto at = volumes_.upper_bound(after); at != volumes_.end(); ++at) {
-    if (at->second.record.removed || !at->second.claimed) continue;
-    if (most > 0 && page.entries.size() == most) {
-      page.more = true;
-      break;
-    }
-    page.entries.push_back(at->second);
+  std::vector<const Volume*> found;
+  bool more = false;
+  for (auto at = volumes_.upper_bound(after); at != volumes_.end() && !more; ++at) {
+    const Volume& volume = *at->second;
+    if (volume.record.removed || !volume.claimed) continue;
+    more = most > 0 && found.size() == most;
+    if (!more) found.push_back(&volume);
   }
-  return page;
+  return {CopyAll(found), more};
 }
 
 Page<Snapshot> Catalog::ListSnapshots(std::string_view after, size_t most,
                                       std::string_view volume_id) const {
   const std::lock_guard lock(mutex_);
-  Page<Snapshot> page;
-  // False at the end of the page.
+  std::vector<const Snapshot*> found;
+  bool more = false;
   const auto add = [&](const Snapshot& snapshot) {
-    if (snapshot.state == SnapshotState::kReserved || snapshot.state == SnapshotState::kLost) {
-      return true;
-    }
-    page.more = most > 0 && page.entries.size() == most;
-    if (!page.more) page.entries.push_back(snapshot);
-    return !page.more;
+    if (snapshot.state == SnapshotState::kReserved || snapshot.state == SnapshotState::kLost)
+      return;
+    more = most > 0 && found.size() == most;
+    if (!more) found.push_back(&snapshot);
   };
   if (volume_id.empty()) {
-    for (auto at = snapshots_.upper_bound(after); at != snapshots_.end() && add(at->second);) ++at;
-    return page;
+    for (auto at = snapshots_.upper_bound(after); at != snapshots_.end() && !more; ++at) {
+      add(*at->second);
+    }
+  } else if (const auto of = snapshots_of_.find(volume_id); of != snapshots_of_.end()) {
+    const std::set<std::string>& ids = of->second;
+    for (auto at = ids.upper_bound(std::string(after)); at != ids.end() && !more; ++at) {
+      add(*snapshots_.find(*at)->second);
+    }
   }
-  const auto found = snapshots_of_.find(volume_id);
-  if (found == snapshots_of_.end()) return page;
-  for (auto at = found->second.upper_bound(std::string(after));
-       at != found->second.end() && add(snapshots_.find(*at)->second);) {
-    ++at;
-  }
-  return page;
+  return {CopyAll(found), more};
 }
 
 std::vector<Volume> Catalog::AllVolumes() const {
   const std::lock_guard lock(mutex_);
   std::vector<Volume> all;
   all.reserve(volumes_.size());
-  for (const auto& [id, volume] : volumes_) all.push_back(volume);
+  for (const auto& [id, volume] : volumes_) all.push_back(*volume);
   return all;
 }
 
@@ -347,7 +365,7 @@ std::vector<Snapshot> Catalog::SnapshotsOf(std::string_view volume_id) const {
   const auto found = snapshots_of_.find(volume_id);
   std::vector<Snapshot> all;
   if (found == snapshots_of_.end()) return all;
-  for (const std::string& id : found->second) all.push_back(snapshots_.at(id));
+  for (const std::string& id : found->second) all.push_back(*snapshots_.at(id));
   return all;
 }
 
@@ -381,7 +399,7 @@ absl::Status Catalog::AddVolume(const std::string& id, const VolumeRecord& recor
     return written;
   }
   const std::lock_guard lock(mutex_);
-  volumes_[id] = {.id = id, .record = record, .claimed = claimed};
+  volumes_[id] = std::make_unique<Volume>(Volume{.id = id, .record = record, .claimed = claimed});
   volume_names_[record.name] = id;
   provisioned_ += OwnBytes(record);
   return absl::OkStatus();
@@ -391,7 +409,7 @@ absl::Status Catalog::ClaimVolume(const std::string& id) {
   if (absl::Status ours = claim_->Check(); !ours.ok()) return ours;
   if (absl::Status gone = RemoveFile(DirectoryOf(id) + "/" + kMaking); !gone.ok()) return gone;
   const std::lock_guard lock(mutex_);
-  volumes_.at(id).claimed = true;
+  volumes_.at(id)->claimed = true;
   return absl::OkStatus();
 }
 
@@ -401,7 +419,7 @@ absl::Status Catalog::ChangeVolume(const std::string& id, const VolumeRecord& re
     return written;
   }
   const std::lock_guard lock(mutex_);
-  VolumeRecord& kept = volumes_.at(id).record;
+  VolumeRecord& kept = volumes_.at(id)->record;
   provisioned_ += OwnBytes(record) - OwnBytes(kept);
   if (record.removed && !kept.removed) volume_names_.erase(kept.name);
   kept = record;
@@ -418,11 +436,11 @@ absl::Status Catalog::DropVolume(const std::string& id) {
   if (absl::Status synced = SyncDirectory(DirectoryOf(id)); !synced.ok()) return synced;
   const std::lock_guard lock(mutex_);
   const auto found = volumes_.find(id);
-  provisioned_ -= OwnBytes(found->second.record);
-  if (!found->second.record.removed) volume_names_.erase(found->second.record.name);
+  provisioned_ -= OwnBytes(found->second->record);
+  if (!found->second->record.removed) volume_names_.erase(found->second->record.name);
   volumes_.erase(found);
   for (const std::string& snapshot : snapshots_of_[id]) {
-    snapshot_names_.erase(snapshots_.at(snapshot).record.name);
+    snapshot_names_.erase(snapshots_.at(snapshot)->record.name);
     snapshots_.erase(snapshot);
   }
   snapshots_of_.erase(id);
@@ -455,7 +473,7 @@ absl::Status Catalog::SetNode(const std::string& id, const std::optional<NodeRec
   const absl::Status done = node.has_value() ? Write(path, EncodeNode(*node)) : RemoveFile(path);
   if (!done.ok()) return done;
   const std::lock_guard lock(mutex_);
-  volumes_.at(id).node = node;
+  volumes_.at(id)->node = node;
   return absl::OkStatus();
 }
 
@@ -472,7 +490,7 @@ absl::StatusOr<std::string> Catalog::ReserveSnapshot(const std::string& volume_i
   }
   const std::lock_guard lock(mutex_);
   Index({.id = *id, .volume_id = volume_id, .record = record});
-  ++volumes_.at(volume_id).snapshots;
+  ++volumes_.at(volume_id)->snapshots;
   return id;
 }
 
@@ -487,7 +505,7 @@ absl::Status Catalog::RecordCut(const std::string& id, const SnapshotCut& cut) {
     return written;
   }
   const std::lock_guard lock(mutex_);
-  Snapshot& kept = snapshots_.at(id);
+  Snapshot& kept = *snapshots_.at(id);
   kept.record = std::move(record);
   kept.state = SnapshotState::kTaken;
   return absl::OkStatus();
@@ -496,7 +514,7 @@ absl::Status Catalog::RecordCut(const std::string& id, const SnapshotCut& cut) {
 void Catalog::SetSnapshotState(const std::string& id, SnapshotState state) {
   const std::lock_guard lock(mutex_);
   const auto found = snapshots_.find(id);
-  if (found != snapshots_.end()) found->second.state = state;
+  if (found != snapshots_.end()) found->second->state = state;
 }
 
 absl::Status Catalog::DropSnapshot(const std::string& id) {
@@ -511,7 +529,7 @@ absl::Status Catalog::DropSnapshot(const std::string& id) {
   const auto named = snapshot_names_.find(snapshot->record.name);
   if (named != snapshot_names_.end() && named->second == id) snapshot_names_.erase(named);
   snapshots_of_[snapshot->volume_id].erase(id);
-  --volumes_.at(snapshot->volume_id).snapshots;
+  --volumes_.at(snapshot->volume_id)->snapshots;
   return absl::OkStatus();
 }
 

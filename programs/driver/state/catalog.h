@@ -29,6 +29,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/directory.h"
@@ -182,9 +183,10 @@ class Catalog {
   std::map<std::string, std::string, std::less<>> names_left_alone_;  // as far as they are known
   std::mutex cuts_mutex_;  // held while a cut is recorded
   mutable std::mutex mutex_;
-  std::map<std::string, Volume, std::less<>> volumes_;
+  // Lists find pointers side by side, see CopyAll().
+  absl::btree_map<std::string, std::unique_ptr<Volume>, std::less<>> volumes_;
   std::map<std::string, std::string, std::less<>> volume_names_;  // to ids; not of removed ones
-  std::map<std::string, Snapshot, std::less<>> snapshots_;
+  absl::btree_map<std::string, std::unique_ptr<Snapshot>, std::less<>> snapshots_;
   std::map<std::string, std::string, std::less<>> snapshot_names_;          // to ids
   std::map<std::string, std::set<std::string>, std::less<>> snapshots_of_;  // by volume
   std::map<std::string, Group, std::less<>> groups_;

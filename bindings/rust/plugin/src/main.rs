@@ -8,7 +8,6 @@ use std::{env, error::Error, sync::Arc};
 use tokio::net::UnixListener;
 use tokio_stream::wrappers::UnixListenerStream;
 
-// [main]
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let socket = env::args_os().nth(1).ok_or("usage: plugin SOCKET")?;
@@ -24,4 +23,3 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .await?;
     Ok(())
 }
-// [/main]

@@ -71,7 +71,6 @@ fn metadata_of(entries: Metadata) -> MetadataMap {
     map
 }
 
-// [serve]
 /// One call: a thread makes its messages, two ahead of the client.
 #[derive(Clone)]
 struct Call {
@@ -111,8 +110,6 @@ impl Call {
         Ok(())
     }
 }
-
-// [/serve]
 
 impl ServerStreamingService<Bytes> for Call {
     type Response = Bytes;
