@@ -19,27 +19,6 @@
 namespace cbt {
 namespace {
 
-// Opens a new file in the directory of `path`, which is relative to `at` as in openat(2), and
-// stores its name in `temporary`. Returns -1 and sets errno on failure.
-int CreateBeside(int at, const std::string& path, std::string& temporary) {
-  static std::atomic<uint64_t> counter{0};
-  constexpr int kTries = 100;
-  const std::filesystem::path place(path);
-  const std::string name = place.filename();
-  for (int i = 0; i < kTries; ++i) {
-    // Shortened, so that the result fits if the name itself does.
-    temporary =
-        place.parent_path() / absl::StrCat(".", name.substr(0, 200), ".", ::getpid(), "-",
-                                           counter.fetch_add(1), AbslView(kPartialExtension));
-    const int descriptor = Retry([&] {
-      return ::openat(at, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
-                      S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP | S_IROTH | S_IWOTH);
-    });
-    if (descriptor >= 0 || errno != EEXIST) return descriptor;
-  }
-  return -1;
-}
-
 // Whether `path` is a device, a pipe or a socket, which a file must not take the place of.
 bool IsSpecial(int at, const std::string& path) {
   struct stat status;
@@ -73,6 +52,25 @@ absl::Status WriteAndRename(int at, const std::string& path, std::string_view sh
 }
 
 }  // namespace
+
+int CreateBeside(int at, const std::string& path, std::string& temporary) {
+  static std::atomic<uint64_t> counter{0};
+  constexpr int kTries = 100;
+  const std::filesystem::path place(path);
+  const std::string name = place.filename();
+  for (int i = 0; i < kTries; ++i) {
+    // Shortened, so that the result fits if the name itself does.
+    temporary =
+        place.parent_path() / absl::StrCat(".", name.substr(0, 200), ".", ::getpid(), "-",
+                                           counter.fetch_add(1), AbslView(kPartialExtension));
+    const int descriptor = Retry([&] {
+      return ::openat(at, temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                      S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP | S_IROTH | S_IWOTH);
+    });
+    if (descriptor >= 0 || errno != EEXIST) return descriptor;
+  }
+  return -1;
+}
 
 absl::Status FileError(std::string_view path, int error) {
   const std::string text = absl::StrCat(AbslView(path), ": ", ErrnoText(error));

@@ -39,6 +39,12 @@ inline constexpr std::string_view kPartialExtension = ".partial";
 absl::Status WriteFileAtomicallyAt(int directory, const std::string& file, std::string_view shown,
                                    std::span<const std::span<const uint8_t>> parts, bool sync);
 
+// Opens a new file for writing in the directory of `path`, which is relative to `at` as in openat(2),
+// and stores its name in `temporary`, one that a crash may leave. No other process has it, also where
+// processes of several machines or containers have the same number.
+// Returns -1 and sets errno on failure.
+int CreateBeside(int at, const std::string& path, std::string& temporary);
+
 // Makes a system call, and repeats it while a signal interrupts it before it has done anything
 // (EINTR). Returns its result.
 template <typename Call>

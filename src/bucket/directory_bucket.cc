@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -40,10 +39,8 @@ class DirectoryBucket final : public Bucket {
       return absl::FailedPreconditionError(
           absl::StrCat(path, ": is not a regular file, and stays as it is"));
     }
-    static std::atomic<uint64_t> number{0};
-    const std::string temporary = absl::StrCat(DirectoryOf(path), "/.parts-", ::getpid(), "-",
-                                               number.fetch_add(1), ".partial");
-    OwnedDescriptor file(OpenFile(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    std::string temporary;
+    OwnedDescriptor file(CreateBeside(AT_FDCWD, path, temporary));
     if (!file.has_value()) return FileError(path, errno);
     absl::Status status = WriteParts(file.number(), path, size, read);
     const int closed = file.Close();

@@ -37,11 +37,9 @@ BlobIndex::Entry* BlobIndex::FindEntry(BlobType type, const Id& id) const noexce
 }
 
 void BlobIndex::Insert(const Entry& entry) {
+  // First: without memory, nothing has changed.
+  if (4 * (entries_.size() + 1) > 3 * slots_.size()) Grow();
   entries_.push_back(entry);
-  if (4 * entries_.size() > 3 * slots_.size()) {
-    Grow();
-    return;
-  }
   size_t slot = SlotOf(static_cast<BlobType>(entry.pack & 1), entry.id);
   while (slots_[slot] != kNone) slot = (slot + 1) & (slots_.size() - 1);
   slots_[slot] = static_cast<uint32_t>(entries_.size() - 1);
@@ -58,8 +56,10 @@ void BlobIndex::Grow() {
 
 absl::Status BlobIndex::Add(const IndexedPack& pack) {
   if (packs_.size() >= kMostBlobs) return absl::ResourceExhaustedError("has too many packs");
-  bool used = false;
   const auto number = static_cast<uint32_t>(packs_.size() << 1);
+  // Before an entry names it, as an error may come after some.
+  packs_.push_back(pack.id);
+  bool used = false;
   for (const PackedBlob& blob : pack.blobs) {
     Entry* const known = FindEntry(blob.type, blob.id);
     if (known != nullptr && known->length != 0) continue;
@@ -76,7 +76,7 @@ absl::Status BlobIndex::Add(const IndexedPack& pack) {
     }
     Insert(entry);
   }
-  if (used) packs_.push_back(pack.id);
+  if (!used) packs_.pop_back();
   return absl::OkStatus();
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -164,7 +165,12 @@ void SharedLock::Refresh() {
     // An expired lock is not made new: others may have acted on its end already.
     if (Age() > absl::FromChrono(options_.expiry)) continue;
     lock.unlock();
-    Write().IgnoreError();  // Check() sees what was not refreshed
+    // Check() sees what was not refreshed, for want of memory too.
+    try {
+      Write().IgnoreError();
+    } catch (const std::exception&) {
+      // The next time perhaps.
+    }
     lock.lock();
   }
 }

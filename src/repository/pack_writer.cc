@@ -19,6 +19,7 @@ constexpr size_t kLocalSpares = 2;
 
 // A pack is full once it has kPackBytes: the last blob lies past that.
 constexpr size_t kRoomForTheLast = size_t{2} << 20;
+constexpr size_t kFirstBlobs = 16;
 
 }  // namespace
 
@@ -35,7 +36,28 @@ bool PackWriter::HasRoom() const {
          (under_way_ < uploads_ && bytes_under_way_ + kPackBytes <= kMaxUploadBytes);
 }
 
-absl::Status PackWriter::Add(PackedBlob blob, std::span<const uint8_t> sealed) {
+absl::Status PackWriter::Fail(const absl::Status& status) noexcept {
+  const std::lock_guard lock(mutex_);
+  failure_.Update(status);
+  changed_.notify_all();
+  return failure_;
+}
+
+absl::Status PackWriter::failure() const noexcept {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+absl::Status PackWriter::Add(PackedBlob blob, std::span<const uint8_t> sealed) noexcept {
+  try {
+    absl::Status added = AddToPack(blob, sealed);
+    return added.ok() ? added : Fail(added);
+  } catch (const std::exception&) {
+    return Fail(out_of_memory_);
+  }
+}
+
+absl::Status PackWriter::AddToPack(PackedBlob blob, std::span<const uint8_t> sealed) {
   OpenPack full;
   {
     std::unique_lock lock(mutex_);
@@ -51,6 +73,10 @@ absl::Status PackWriter::Add(PackedBlob blob, std::span<const uint8_t> sealed) {
       }
       open.bytes.reserve(std::max(kPackBytes + kRoomForTheLast, sealed.size()));
     }
+    // Other threads may go on with the pack after an exception, so it must not have bytes of no blob.
+    if (open.blobs.size() == open.blobs.capacity()) {
+      open.blobs.reserve(2 * open.blobs.size() + kFirstBlobs);
+    }
     blob.offset = static_cast<uint32_t>(open.bytes.size());
     open.bytes.insert(open.bytes.end(), sealed.begin(), sealed.end());
     open.blobs.push_back(blob);
@@ -64,7 +90,7 @@ absl::Status PackWriter::Add(PackedBlob blob, std::span<const uint8_t> sealed) {
       return failure_;
     }
   }
-  return Write(std::move(full));
+  return Store(full);
 }
 
 // Under the lock.
@@ -94,15 +120,6 @@ void PackWriter::Upload(OpenPack& pack, uint64_t bytes) {
   --under_way_;
   bytes_under_way_ -= bytes;
   changed_.notify_all();
-}
-
-absl::Status PackWriter::Write(OpenPack pack) {
-  absl::Status status = Store(pack);
-  if (!status.ok()) {
-    const std::lock_guard lock(mutex_);
-    failure_.Update(status);
-  }
-  return status;
 }
 
 absl::Status PackWriter::Store(OpenPack& pack) {
@@ -144,7 +161,16 @@ absl::Status PackWriter::StoreIndex(std::span<const IndexedPack> packs) {
   return store_.Save(FileKind::kIndex, EncodeIndex(packs)).status();
 }
 
-absl::Status PackWriter::Flush() {
+absl::Status PackWriter::Flush() noexcept {
+  try {
+    absl::Status flushed = FlushAll();
+    return flushed.ok() ? flushed : Fail(flushed);
+  } catch (const std::exception&) {
+    return Fail(out_of_memory_);
+  }
+}
+
+absl::Status PackWriter::FlushAll() {
   {
     const std::lock_guard lock(mutex_);
     if (!failure_.ok()) return failure_;
@@ -153,7 +179,7 @@ absl::Status PackWriter::Flush() {
     if (open.blobs.empty()) continue;
     OpenPack last = std::exchange(open, {});
     if (uploads_ == 0) {
-      if (absl::Status stored = Write(std::move(last)); !stored.ok()) return stored;
+      if (absl::Status stored = Store(last); !stored.ok()) return stored;
       continue;
     }
     const std::lock_guard lock(mutex_);
@@ -167,10 +193,7 @@ absl::Status PackWriter::Flush() {
     rest = std::exchange(unindexed_, {});
     unindexed_blobs_ = 0;
   }
-  absl::Status stored = StoreIndex(rest);
-  const std::lock_guard lock(mutex_);
-  failure_.Update(stored);
-  return stored;
+  return StoreIndex(rest);
 }
 
 StoredBytes PackWriter::stored() const {

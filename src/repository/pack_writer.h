@@ -48,11 +48,20 @@ class PackWriter {
   PackWriter& operator=(const PackWriter&) = delete;
 
   // Adds a blob, whose place is not known yet; waits while too many packs are on their way.
-  // Errors: those of the store; the first one stays, since a blob that was taken may be lost.
-  absl::Status Add(PackedBlob blob, std::span<const uint8_t> sealed);
+  // Errors: those of the store, RESOURCE_EXHAUSTED without memory; the first one stays, since a blob
+  // that was taken may be lost.
+  absl::Status Add(PackedBlob blob, std::span<const uint8_t> sealed) noexcept;
 
   // Writes the packs that are not full, and an index of all that has none yet. No Add() may run.
-  absl::Status Flush();
+  absl::Status Flush() noexcept;
+
+  // A blob that counts as stored could not be added: nothing succeeds from now on. Returns the first
+  // error.
+  absl::Status Fail(const absl::Status& status) noexcept;
+  // The error that stays.
+  absl::Status failure() const noexcept;
+  // Needs no memory.
+  const absl::Status& out_of_memory() const noexcept { return out_of_memory_; }
 
   StoredBytes stored() const;
 
@@ -63,7 +72,8 @@ class PackWriter {
   };
 
   bool HasRoom() const;
-  absl::Status Write(OpenPack pack);
+  absl::Status AddToPack(PackedBlob blob, std::span<const uint8_t> sealed);
+  absl::Status FlushAll();
   void WriteLater(OpenPack pack);
   void Upload(OpenPack& pack, uint64_t bytes);
   absl::Status Store(OpenPack& pack);

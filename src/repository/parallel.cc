@@ -11,6 +11,9 @@ namespace cbt::repository {
 
 absl::Status ParallelFor(size_t count, size_t threads, const std::stop_token& stop,
                          const std::function<absl::Status(size_t)>& step) {
+  // Created while memory is available.
+  const absl::Status out_of_memory = absl::ResourceExhaustedError("out of memory");
+  const absl::Status cancelled = absl::CancelledError("was cancelled");
   std::atomic<size_t> next = 0;
   std::atomic<bool> ended = false;
   std::mutex mutex;
@@ -22,9 +25,9 @@ absl::Status ParallelFor(size_t count, size_t threads, const std::stop_token& st
       if (i >= count) return;
       absl::Status status;
       try {
-        status = stop.stop_requested() ? absl::CancelledError("was cancelled") : step(i);
+        status = stop.stop_requested() ? cancelled : step(i);
       } catch (const std::exception&) {
-        status = absl::ResourceExhaustedError("out of memory");
+        status = out_of_memory;
       }
       if (status.ok()) continue;
       ended.store(true, std::memory_order_relaxed);

@@ -1,6 +1,7 @@
 #include "repository/repository.h"
 
 #include <algorithm>
+#include <exception>
 #include <set>
 #include <utility>
 
@@ -342,9 +343,19 @@ absl::Status Repository::SaveBlobAs(BlobType type, const Id& id, std::span<const
     return absl::InvalidArgumentError(
         absl::StrCat("a blob of ", plain.size(), " bytes is too large"));
   }
+  // One that is claimed and not stored would be there for every later caller.
+  try {
+    absl::Status stored = StoreBlob(type, id, plain);
+    return stored.ok() ? stored : packs_.Fail(stored);
+  } catch (const std::exception&) {
+    return packs_.Fail(packs_.out_of_memory());
+  }
+}
+
+absl::Status Repository::StoreBlob(BlobType type, const Id& id, std::span<const uint8_t> plain) {
   {
     const std::lock_guard lock(mutex_);
-    if (!index_.Claim(type, id)) return absl::OkStatus();
+    if (!index_.Claim(type, id)) return packs_.failure();
   }
   PackedBlob blob{.id = id, .type = type};
   std::span<const uint8_t> content = plain;

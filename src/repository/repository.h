@@ -109,8 +109,8 @@ class Repository {
                                         std::span<const uint32_t> numbers) const;
 
   // Stores a blob unless the repository has it. Packs are written as PackWriter says, and an index
-  // of some packs from time to time: what an index names survives the process. After an error every
-  // later call fails as well.
+  // of some packs from time to time: what an index names survives the process. After an error other
+  // than INVALID_ARGUMENT every later call fails as well.
   absl::StatusOr<Id> SaveBlob(BlobType type, std::span<const uint8_t> plain);
   // The same with the blob's SHA-256 sum.
   absl::Status SaveBlobAs(BlobType type, const Id& id, std::span<const uint8_t> plain);
@@ -138,6 +138,7 @@ class Repository {
   absl::StatusOr<IndexSummary> ReadIndexes(const std::vector<FileInfo>& files,
                                            const std::vector<FileInfo>* packs,
                                            std::vector<Id>& supersedes);
+  absl::Status StoreBlob(BlobType type, const Id& id, std::span<const uint8_t> plain);
   absl::StatusOr<BlobPlace> PlaceOf(BlobType type, const Id& id) const;
   // The content of a blob whose sealed bytes are given: they are decrypted where they are, and
   // decompressed to `buffer`.

@@ -2,6 +2,8 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <random>
 #include <span>
@@ -83,6 +85,38 @@ TEST(DirectoryBucket, KeepsObjectsInParts) {
   EXPECT_EQ(ValueOf(bucket->Size("a/b")), 3'000'001u);
   EXPECT_EQ(directory.Names("a"), std::vector<std::string>{"b"});
   EXPECT_TRUE(absl::IsInvalidArgument(bucket->PutParts("../b", 1, fails)));
+}
+
+// Processes in other containers have the same numbers, and may put into the same directory.
+TEST(DirectoryBucket, LeavesTheFilesOfOthersAlone) {
+  const test::TempDir directory;
+  const auto bucket = ValueOf(OpenDirectoryBucket(directory.path()));
+  std::string partial;
+  const auto put = [&] {
+    return bucket->PutParts("b", 3, [&](uint64_t, std::span<uint8_t> out) {
+      for (const std::string& name : directory.Names()) {
+        if (name.ends_with(".partial")) partial = name;
+      }
+      std::fill(out.begin(), out.end(), uint8_t{'x'});
+      return absl::OkStatus();
+    });
+  };
+  ASSERT_OK(put());
+  const size_t dash = partial.rfind('-');
+  ASSERT_NE(dash, std::string::npos) << partial;
+  const uint64_t number = std::stoull(partial.substr(dash + 1));
+  // The names that come next are taken.
+  std::vector<std::string> theirs;
+  for (uint64_t i = 1; i <= 3; ++i) {
+    theirs.push_back(partial.substr(0, dash + 1) + std::to_string(number + i) + ".partial");
+    directory.Write(theirs.back(), "theirs");
+  }
+  ASSERT_OK(put());
+  EXPECT_EQ(ValueOf(bucket->Get("b", 10)), Bytes("xxx"));
+  for (const std::string& name : theirs) {
+    std::ifstream file(directory / name);
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "theirs") << name;
+  }
 }
 
 TEST(DirectoryBucket, PartialFilesAndStrangersAreNoObjects) {

@@ -63,6 +63,14 @@ TEST(BlobIndex, HasABound) {
   IndexedPack pack{RandomId(random)};
   for (int i = 0; i < 4; ++i) pack.blobs.push_back({RandomId(random), BlobType::kData, 0, 40, 0});
   EXPECT_TRUE(absl::IsResourceExhausted(index.Add(pack)));
+  // What was taken before is where it was, also beside further packs.
+  EXPECT_EQ(index.Find(BlobType::kData, pack.blobs.front().id)->pack, pack.id);
+  const PackedBlob claimed{RandomId(random), BlobType::kTree, 0, 40, 0};
+  EXPECT_TRUE(index.Claim(claimed.type, claimed.id));
+  const Id other = RandomId(random);
+  ASSERT_OK(index.Add({other, {claimed}}));
+  EXPECT_EQ(index.Find(BlobType::kData, pack.blobs.front().id)->pack, pack.id);
+  EXPECT_EQ(index.Find(claimed.type, claimed.id)->pack, other);
 }
 
 }  // namespace blob_index_test

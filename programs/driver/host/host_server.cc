@@ -198,30 +198,41 @@ class HostServer::Core {
         static_cast<void>(stop_.WaitFor(kLockPoll));
         continue;
       }
-      ucred peer = {};
-      socklen_t size = sizeof(peer);
-      if (::getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
-          (peer.uid != ::geteuid() && peer.uid != 0)) {
-        continue;
+      try {
+        Admit(std::move(socket));
+      } catch (const std::exception&) {
+        // The driver sees the connection end, and calls again.
       }
-      const std::lock_guard lock(mutex_);
-      if (connections_.size() >= kMaxConnections) continue;
-      connections_.emplace_back();
-      Connection& connection = connections_.back();
-      connection.socket = std::move(socket);
-      const absl::Status started = StartThread(connection.thread, [this, &connection] {
-        Converse(connection.socket.number());
-        const std::lock_guard ending(mutex_);
-        connection.ended = true;
-        last_seen_ = Clock::now();
-      });
-      if (started.ok()) continue;
-      // The driver hears why, and calls again. A socket that is closed with a request in it would
-      // lose the answer.
-      ReceiveMessage(connection.socket.number(), kRefusalTime).IgnoreError();
-      SendMessage(connection.socket.number(), EncodeStatus(started)).IgnoreError();
-      connections_.pop_back();
     }
+  }
+
+  void Admit(OwnedDescriptor socket) {
+    ucred peer = {};
+    socklen_t size = sizeof(peer);
+    if (::getsockopt(socket.number(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
+        (peer.uid != ::geteuid() && peer.uid != 0)) {
+      return;
+    }
+    const std::lock_guard lock(mutex_);
+    if (connections_.size() >= kMaxConnections) return;
+    connections_.emplace_back();
+    absl::Cleanup drop = [this] { connections_.pop_back(); };
+    Connection& connection = connections_.back();
+    connection.socket = std::move(socket);
+    const absl::Status started = StartThread(connection.thread, [this, &connection] {
+      Converse(connection.socket.number());
+      const std::lock_guard ending(mutex_);
+      connection.ended = true;
+      last_seen_ = Clock::now();
+    });
+    if (started.ok()) {
+      std::move(drop).Cancel();
+      return;
+    }
+    // The driver hears why, and calls again. A socket that is closed with a request in it would
+    // lose the answer.
+    ReceiveMessage(connection.socket.number(), kRefusalTime).IgnoreError();
+    SendMessage(connection.socket.number(), EncodeStatus(started)).IgnoreError();
   }
 
   void Reap() {
@@ -235,13 +246,24 @@ class HostServer::Core {
 
   // Requests of one connection, until it is closed. What one of them lacks must not end the
   // process, which all volumes need.
-  void Converse(int socket) {
+  void Converse(int socket) noexcept {
     try {
       Answer(socket);
     } catch (const std::exception& error) {
-      SendMessage(socket, EncodeStatus(absl::ResourceExhaustedError(
-                              absl::StrCat("the volume host: ", error.what()))))
+      Excuse(socket, error);
+    }
+    // The caller sees the end now, not when the connection is reaped.
+    ::shutdown(socket, SHUT_RDWR);
+  }
+
+  static void Excuse(int socket, const std::exception& why) noexcept {
+    try {
+      SendMessage(
+          socket,
+          EncodeStatus(absl::ResourceExhaustedError(absl::StrCat("the volume host: ", why.what()))))
           .IgnoreError();
+    } catch (const std::exception&) {
+      // Not even memory for that.
     }
   }
 

@@ -553,17 +553,17 @@ std::vector<Group> Catalog::AllGroups() const {
   return all;
 }
 
-absl::StatusOr<std::string> Catalog::AddGroup(const GroupRecord& record) {
-  absl::StatusOr<std::string> id = RandomId(kGroupPrefix);
-  if (!id.ok()) return id;
-  if (absl::Status written = Write(GroupFile(*id), EncodeGroup(record)); !written.ok()) {
-    ::unlink(GroupFile(*id).c_str());  // it may be there nevertheless
+absl::StatusOr<std::string> Catalog::NewGroupId() { return RandomId(kGroupPrefix); }
+
+absl::Status Catalog::AddGroup(const std::string& id, const GroupRecord& record) {
+  if (absl::Status written = Write(GroupFile(id), EncodeGroup(record)); !written.ok()) {
+    ::unlink(GroupFile(id).c_str());  // it may be there nevertheless
     return written;
   }
   const std::lock_guard lock(mutex_);
-  groups_[*id] = {.id = *id, .record = record};
-  group_names_[record.name] = *id;
-  return id;
+  groups_[id] = {.id = id, .record = record};
+  group_names_[record.name] = id;
+  return absl::OkStatus();
 }
 
 absl::Status Catalog::ChangeGroup(const std::string& id, const GroupRecord& record) {

@@ -147,8 +147,9 @@ class Catalog {
   std::optional<Group> FindGroup(std::string_view id) const;
   std::optional<Group> FindGroupByName(const std::string& name) const;
   std::vector<Group> AllGroups() const;
-  // Returns its id.
-  absl::StatusOr<std::string> AddGroup(const GroupRecord& record);
+  // An id for AddGroup(): who holds its lock before others see the group has it for himself.
+  static absl::StatusOr<std::string> NewGroupId();
+  absl::Status AddGroup(const std::string& id, const GroupRecord& record);
   // Not its name.
   absl::Status ChangeGroup(const std::string& id, const GroupRecord& record);
   // From here on it can only be dropped. Needs no room on disk.

@@ -35,7 +35,7 @@ class KeyLocks {
 
    private:
     friend class KeyLocks;
-    Held(KeyLocks* locks, std::string key) : locks_(locks), key_(std::move(key)) {}
+    explicit Held(std::string key) : key_(std::move(key)) {}
 
     KeyLocks* locks_ = nullptr;
     std::string key_;
@@ -43,16 +43,20 @@ class KeyLocks {
 
   // Errors: ABORTED if another operation holds the key, or, for TryShared(), holds it alone.
   absl::StatusOr<Held> TryAlone(const std::string& key) {
+    Held held(key);  // first: nothing throws once the key is locked
     const std::lock_guard lock(mutex_);
     if (!holders_.try_emplace(key, kAlone).second) return Busy(key);
-    return Held(this, key);
+    held.locks_ = this;
+    return held;
   }
   absl::StatusOr<Held> TryShared(const std::string& key) {
+    Held held(key);
     const std::lock_guard lock(mutex_);
     int& holders = holders_[key];
     if (holders == kAlone) return Busy(key);
     ++holders;
-    return Held(this, key);
+    held.locks_ = this;
+    return held;
   }
 
  private:

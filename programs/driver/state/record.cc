@@ -157,6 +157,7 @@ std::vector<uint8_t> EncodeGroup(const GroupRecord& record) {
     writer.Number(member.cut.created_ns);
     writer.Number(member.cut.size);
   }
+  WriteFlag(writer, record.answered);
   return std::move(writer).Finish();
 }
 
@@ -174,6 +175,7 @@ absl::StatusOr<GroupRecord> DecodeGroup(std::span<const uint8_t> bytes, std::str
     member.cut.size = reader->Number<uint64_t>();
     record.members.push_back(std::move(member));
   }
+  record.answered = reader->ended() || ReadFlag(*reader);  // since version 1.1
   if (absl::Status ended = CheckEnded(*reader); !ended.ok()) return ended;
   return record;
 }

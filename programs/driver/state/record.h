@@ -105,9 +105,11 @@ struct GroupMember {
 // The file groups/ID: a group snapshot.
 struct GroupRecord {
   std::string name;  // as the client chose it
-  // All members are cut, at one moment. Before, no client knows of it.
+  // All members are cut, at one moment. Before, no client knows of any.
   bool taken = false;
   std::vector<GroupMember> members = {};  // sorted by volume
+  // All members were complete. Before, no client knows its id.
+  bool answered = false;
 
   friend bool operator==(const GroupRecord&, const GroupRecord&) = default;
 };
@@ -125,6 +127,7 @@ absl::StatusOr<SnapshotRecord> DecodeSnapshot(std::span<const uint8_t> bytes,
                                               std::string_view shown);
 
 std::vector<uint8_t> EncodeGroup(const GroupRecord& record);
+// A group of version 1.0 counts as answered.
 absl::StatusOr<GroupRecord> DecodeGroup(std::span<const uint8_t> bytes, std::string_view shown);
 
 }  // namespace cbt::driver

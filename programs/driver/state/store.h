@@ -137,9 +137,10 @@ class Store {
 
   // The group snapshot of this name, taken if it was never taken: a snapshot of each volume, all of
   // one moment. Writes to a volume wait until its own is taken, at most for kHoldSeconds. All or
-  // nothing: if one can't be taken, or the driver is killed, none is left. All members are ready.
-  // Errors: as CreateSnapshot(); UNAVAILABLE while they are copied: call again; DATA_LOSS if one is
-  //         lost; INVALID_ARGUMENT for no volume, one that is named twice, or more than kMaxGroup;
+  // nothing: if one can't be taken or completed, or the driver is killed, none is left. All members
+  // are ready.
+  // Errors: as CreateSnapshot(); UNAVAILABLE while they are copied, and where one could not be
+  //         completed: call again; DATA_LOSS if one was lost after the first OK; INVALID_ARGUMENT for no volume, one that is named twice, or more than kMaxGroup;
   //         ALREADY_EXISTS for a group snapshot of this name of other volumes; FAILED_PRECONDITION
   //         for a view, and for a volume that an earlier version serves.
   absl::StatusOr<GroupSnapshot> CreateGroup(const std::string& name,
@@ -212,6 +213,7 @@ class Store {
   absl::Status CheckMembers(const Group& group, std::vector<std::string> snapshot_ids) const;
   absl::StatusOr<GroupSnapshot> Show(const Group& group);
   absl::StatusOr<GroupSnapshot> WaitUntilReady(const Group& group);
+  absl::StatusOr<GroupSnapshot> Answer(Group group);
   absl::Status TakeGroup(const std::string& id, GroupRecord& record);
   absl::Status RecordCuts(const Group& group);
   absl::Status RemoveGroup(const std::string& id);

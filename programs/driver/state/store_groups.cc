@@ -3,7 +3,8 @@
 // The group is recorded, a snapshot of each volume is reserved as its member, writes to all volumes
 // are held, each volume is cut, and the group is recorded as taken, with the cuts. Only then are the
 // cuts recorded with the members, and clients learn of any. A group that is not recorded as taken
-// can't be completed, since its moment is over: it is removed, now or by the next driver.
+// can't be completed, since its moment is over: it is removed, now or by the next driver. So is one
+// whose data can't be completed before it was answered.
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -114,6 +115,26 @@ absl::StatusOr<GroupSnapshot> Store::WaitUntilReady(const Group& group) {
   }
 }
 
+// Requires: the group alone, and that it is taken. A client learns of the group by the first OK: one
+// that is lost before could never be deleted, and is removed.
+absl::StatusOr<GroupSnapshot> Store::Answer(Group group) {
+  absl::StatusOr<GroupSnapshot> ready = WaitUntilReady(group);
+  if (group.record.answered) return ready;
+  if (ready.ok()) {
+    group.record.answered = true;
+    absl::Status kept = catalog_->ChangeGroup(group.id, group.record);
+    return kept.ok() ? std::move(ready) : absl::StatusOr<GroupSnapshot>(std::move(kept));
+  }
+  // A volume that is left alone may have its member.
+  const bool lost = absl::IsDataLoss(ready.status()) || absl::IsNotFound(ready.status());
+  if (!lost || !CheckVolumesOf(group).ok()) return ready;
+  if (absl::Status removed = RemoveGroup(group.id); !removed.ok()) return removed;
+  return absl::UnavailableError(
+      absl::StrCat("group snapshot ", group.id,
+                   " was removed, as the data of a member could not be completed, for want of room "
+                   "perhaps; call again"));
+}
+
 // What a taken group's members lack after a kill.
 absl::Status Store::RecordCuts(const Group& group) {
   for (const GroupMember& member : group.record.members) {
@@ -212,7 +233,7 @@ absl::StatusOr<GroupSnapshot> Store::CreateGroup(const std::string& name,
         return absl::AlreadyExistsError("a group snapshot of this name is of other volumes");
       }
       if (absl::Status recorded = RecordCuts(*current); !recorded.ok()) return recorded;
-      return WaitUntilReady(*current);
+      return Answer(*current);
     }
     if (absl::Status removed = RemoveGroup(found->id); !removed.ok()) return removed;
   }
@@ -227,10 +248,12 @@ absl::StatusOr<GroupSnapshot> Store::CreateGroup(const std::string& name,
     if (volume->record.view) return OnlyRead();
     record.members.push_back({.volume_id = volume_id});
   }
-  const absl::StatusOr<std::string> id = catalog_->AddGroup(record);
+  const absl::StatusOr<std::string> id = Catalog::NewGroupId();
   if (!id.ok()) return id.status();
+  // Before it is there: SettleGroups() removes groups that were not taken.
   const absl::StatusOr<KeyLocks::Held> held = locks_.TryAlone("group " + *id);
   if (!held.ok()) return held.status();
+  if (absl::Status added = catalog_->AddGroup(*id, record); !added.ok()) return added;
   absl::Status taken = TakeGroup(*id, record);
   if (taken.ok()) {
     record.taken = true;
@@ -245,7 +268,7 @@ absl::StatusOr<GroupSnapshot> Store::CreateGroup(const std::string& name,
     return recorded;
   }
   volumes_held.clear();
-  return WaitUntilReady({.id = *id, .record = record});
+  return Answer({.id = *id, .record = record});
 }
 
 absl::StatusOr<GroupSnapshot> Store::GetGroup(const std::string& id,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -30,7 +31,10 @@ NbdData::NbdData(std::shared_ptr<NbdExport::State> state, size_t connections)
     : state_(std::move(state)),
       connections_(connections),
       context_(ContextOf(*state_)),
-      zeros_(state_->size()) {}
+      broken_(absl::UnavailableError(absl::StrCat(label(), ": the connection broke"))),
+      zeros_(state_->size()) {
+  idle_.reserve(connections_);
+}
 
 absl::StatusOr<std::shared_ptr<NbdData>> NbdData::Open(const std::string& uri,
                                                        const NbdExportOptions& options,
@@ -73,31 +77,38 @@ absl::StatusOr<NbdData::Connection> NbdData::Take() {
   }
   const bool first = open_++ == 0;
   lock.unlock();
-  absl::StatusOr<Connection> connection = state_->Start(context_);
-  lock.lock();
-  if (!connection.ok()) {
-    --open_;
-    failure_.Update(connection.status());
-  } else if (first && (*connection)->HasManyClients()) {
-    most_ = connections_;
+  absl::StatusOr<Connection> connection = out_of_memory_;
+  try {
+    connection = state_->Start(context_);
+  } catch (const std::exception&) {
+    // As it is.
   }
+  if (!connection.ok()) {
+    Forget(connection.status());
+    return connection;
+  }
+  lock.lock();
+  if (first && (*connection)->HasManyClients()) most_ = connections_;
   returned_.notify_all();
   return connection;
 }
 
-void NbdData::Return(Connection connection, const absl::Status& status) {
-  const bool usable = connection->usable();
-  // Before the caller's memory goes.
-  if (!usable) connection.reset();
-  const std::lock_guard lock(mutex_);
-  if (usable) {
-    idle_.push_back(std::move(connection));
-  } else {
-    --open_;
-    failure_.Update(status.ok()
-                        ? absl::UnavailableError(absl::StrCat(label(), ": the connection broke"))
-                        : status);
+void NbdData::Return(Connection connection, const absl::Status& status) noexcept {
+  if (!connection->usable()) {
+    // Before the caller's memory goes.
+    connection.reset();
+    return Forget(status.ok() ? broken_ : status);
   }
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(connection));  // there is room
+  returned_.notify_all();
+}
+
+// A connection that is gone.
+void NbdData::Forget(const absl::Status& why) noexcept {
+  const std::lock_guard lock(mutex_);
+  --open_;
+  failure_.Update(why);
   returned_.notify_all();
 }
 
@@ -105,7 +116,15 @@ template <typename Use>
 absl::Status NbdData::With(Use use) {
   absl::StatusOr<Connection> connection = Take();
   if (!connection.ok()) return connection.status();
-  const absl::Status status = use(**connection);
+  absl::Status status;
+  try {
+    status = use(**connection);
+  } catch (const std::exception&) {
+    // Others wait for it. It can't be used: replies may still come, into memory that is gone.
+    connection->reset();
+    Forget(out_of_memory_);
+    throw;
+  }
   Return(*std::move(connection), status);
   return status;
 }

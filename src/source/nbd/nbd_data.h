@@ -44,7 +44,8 @@ class NbdData {
   // Errors: FAILED_PRECONDITION if the server does not say it; as MakeNbdCursor().
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Allocated();
 
-  // Of any alignment, within size(). Errors: UNAVAILABLE; CANCELLED.
+  // Of any alignment, within size(). Errors: UNAVAILABLE; CANCELLED. std::bad_alloc is thrown, and
+  // leaves the connection broken.
   absl::Status Read(uint64_t offset, std::span<uint8_t> out);
   // The same of an export that does not change: what the server knows to be zero is not read.
   absl::Status ReadData(uint64_t offset, std::span<uint8_t> out);
@@ -60,7 +61,8 @@ class NbdData {
 
   using Connection = std::unique_ptr<NbdConnection>;
   absl::StatusOr<Connection> Take();
-  void Return(Connection connection, const absl::Status& status);
+  void Return(Connection connection, const absl::Status& status) noexcept;
+  void Forget(const absl::Status& why) noexcept;
   template <typename Use>
   absl::Status With(Use use);
   absl::Status CheckRange(uint64_t offset, uint64_t length) const;
@@ -71,6 +73,9 @@ class NbdData {
   const std::shared_ptr<NbdExport::State> state_;
   const size_t connections_;
   const std::string context_;  // empty: the server does not say what is allocated
+  // Created while memory is available.
+  const absl::Status out_of_memory_ = absl::ResourceExhaustedError("out of memory");
+  const absl::Status broken_;
   std::mutex mutex_;
   std::condition_variable returned_;
   std::vector<Connection> idle_;

@@ -105,8 +105,23 @@ TEST(VolumeRecordTest, NoDamageIsReadAsARecord) {
   group.members = {{.volume_id = "vol-1", .snapshot_id = "snap-1"},
                    {.volume_id = "vol-2", .cut = {.created_ns = 3, .size = 9}}};
   EXPECT_EQ(test::ValueOf(DecodeGroup(EncodeGroup(group), "one")), group);
+  group.answered = true;
+  EXPECT_EQ(test::ValueOf(DecodeGroup(EncodeGroup(group), "one")), group);
   ExpectDamageIsSeen(EncodeGroup(group),
                      [](const Bytes& bytes) { return DecodeGroup(bytes, "one").ok(); });
+}
+
+TEST(GroupRecordTest, EarlierVersionsAreRead) {
+  ManifestWriter writer({.magic = {0x89, 'C', 'B', 'G', '\r', '\n', 0x1a, '\n'},
+                         .major = 1,
+                         .minor = 0,
+                         .owner = "group snapshot record"});
+  writer.Text("nightly");
+  writer.Number(uint8_t{1});
+  writer.Number(uint32_t{0});
+  // A client may know of it.
+  const GroupRecord expected = {.name = "nightly", .taken = true, .answered = true};
+  EXPECT_EQ(test::ValueOf(DecodeGroup(std::move(writer).Finish(), "one")), expected);
 }
 
 TEST(SnapshotRecordTest, EarlierVersionsAreRead) {

@@ -12,6 +12,8 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <utility>
@@ -155,7 +157,8 @@ class StoreGroupsTest : public testing::Test {
         ValueOf(Catalog::Open(options_.state_directory, [](const auto&, const auto&) {}));
     GroupRecord record = {.name = "g"};
     for (const std::string& volume : volumes_) record.members.push_back({.volume_id = volume});
-    const std::string id = ValueOf(catalog->AddGroup(record));
+    const std::string id = ValueOf(Catalog::NewGroupId());
+    EXPECT_OK(catalog->AddGroup(id, record));
     if (kill == Kill::kRecorded) return id;
     for (GroupMember& member : record.members) {
       member.snapshot_id = ValueOf(
@@ -334,6 +337,25 @@ TEST_F(StoreGroupsTest, GroupsThatShareVolumesAreTakenAtOnce) {
   counting.WaitForAnother();
 }
 
+// Groups that were not taken are removed without a caller, but not one that is being taken.
+TEST_F(StoreGroupsTest, NobodyHasAGroupBeforeTheCallThatTakesIt) {
+  for (int i = 0; i < 30; ++i) {
+    const std::string name = absl::StrCat("g", i);
+    std::jthread other([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        const std::optional<Group> group = store_->catalog().FindGroupByName(name);
+        if (!group.has_value()) continue;
+        store_->DeleteGroup(group->id, {}).IgnoreError();
+        return;
+      }
+    });
+    const absl::StatusOr<GroupSnapshot> group = store_->CreateGroup(name, {volumes_[0]});
+    other = {};
+    ASSERT_OK(group) << i << ": " << group.status();
+    store_->DeleteGroup(group->id, {}).IgnoreError();
+  }
+}
+
 TEST_F(StoreGroupsTest, IfOneMemberCantBeCutNoneIs) {
   // The second is open elsewhere, and no server answers for it.
   auto elsewhere = ValueOf(TrackedVolume::Open(DirectoryOf(volumes_[1]) + "/volume"));
@@ -477,6 +499,39 @@ TEST_F(StoreGroupsTest, AGroupWithALostMemberCanBeDeletedByWhatTheErrorSays) {
   }
   EXPECT_OK(store_->DeleteGroup(group.id, {}));
   ExpectNothingIsLeft();
+}
+
+// No client knows its id yet, so none could delete it.
+TEST_F(StoreGroupsTest, AGroupThatCouldNotBeCompletedIsRemovedAndTakenAgain) {
+  for (const Kill kill : {Kill::kTaken, Kill::kFirstRecorded}) {
+    const std::string id = LeaveAt(kill);
+    {
+      // As its copy does where the disk is full.
+      const auto volume = ValueOf(TrackedVolume::Open(DirectoryOf(volumes_[1]) + "/volume"));
+      EXPECT_OK(volume->DeleteSnapshot(SnapshotsIn(volumes_[1]).front()));
+    }
+    Restart();
+    const absl::Status removed = store_->CreateGroup("g", volumes_).status();
+    EXPECT_TRUE(absl::IsUnavailable(removed)) << removed;
+    ExpectNothingIsLeft();
+    const GroupSnapshot group = ValueOf(store_->CreateGroup("g", volumes_));
+    EXPECT_NE(group.id, id);
+    ASSERT_OK(store_->DeleteGroup(group.id, IdsOf(group)));
+  }
+}
+
+// A member whose volume is left alone may be whole.
+TEST_F(StoreGroupsTest, AGroupThatIsNotKnownToBeLostStays) {
+  const std::string id = LeaveAt(Kill::kFirstRecorded);
+  const std::string record = "volumes/" + volumes_[1] + "/RECORD";
+  std::filesystem::copy_file(directory_ / record, directory_ / "kept");
+  directory_.Write(record, "rubbish");
+  Restart();
+  EXPECT_FALSE(store_->CreateGroup("g", volumes_).ok());
+  store_.reset();
+  std::filesystem::rename(directory_ / "kept", directory_ / record);
+  Restart();
+  EXPECT_EQ(ValueOf(store_->CreateGroup("g", volumes_)).id, id);
 }
 
 TEST_F(StoreGroupsTest, WhatAKilledDriverDidNotFinishWritingIsRemoved) {

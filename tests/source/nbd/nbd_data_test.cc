@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
+#include <future>
+#include <new>
 #include <random>
 #include <thread>
 
@@ -317,6 +320,30 @@ TEST_F(NbdDataTest, AServerThatEndsIsAnError) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(errors, 4);
 }
+
+#ifndef CBT_TEST_SANITIZED
+// The only connection must not be lost with the exception: others would wait for it without end.
+TEST_F(NbdDataTest, ARequestThatThrowsEndsTheOthers) {
+  if (!Have({"nbdkit"})) GTEST_SKIP() << "nbdkit is not installed";
+  StartNbdkit({"--filter=blocksize-policy", "pattern", "1E", "blocksize-minimum=4096",
+               "blocksize-preferred=4096", "blocksize-maximum=1M", "blocksize-error-policy=error"});
+  const auto data = ValueOf(NbdData::Open(Uri(), {}, 1));
+  Bytes bytes(4096);
+  ASSERT_OK(data->Read(0, bytes));
+  // A buffer for whole blocks is more than any machine has.
+  const std::span<uint8_t> huge(bytes.data(), size_t{1} << 55);
+  EXPECT_THROW(data->Read(1, huge).IgnoreError(), std::bad_alloc);
+  std::promise<absl::Status> next;
+  std::thread other([&] { next.set_value(data->Read(0, bytes)); });
+  std::future<absl::Status> answer = next.get_future();
+  if (answer.wait_for(std::chrono::seconds(20)) != std::future_status::ready) {
+    ADD_FAILURE() << "the next request waits";
+    std::abort();
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(answer.get()));
+  other.join();
+}
+#endif
 
 TEST_F(NbdDataTest, ASlowServerIsGivenUp) {
   if (!Have({"nbdkit"})) GTEST_SKIP() << "nbdkit is not installed";
