@@ -140,9 +140,10 @@ class Store {
   // nothing: if one can't be taken or completed, or the driver is killed, none is left. All members
   // are ready.
   // Errors: as CreateSnapshot(); UNAVAILABLE while they are copied, and where one could not be
-  //         completed: call again; DATA_LOSS if one was lost after the first OK; INVALID_ARGUMENT for no volume, one that is named twice, or more than kMaxGroup;
-  //         ALREADY_EXISTS for a group snapshot of this name of other volumes; FAILED_PRECONDITION
-  //         for a view, and for a volume that an earlier version serves.
+  //         completed: call again; DATA_LOSS if one was lost after the first OK; INVALID_ARGUMENT
+  //         for no volume, one that is named twice, or more than kMaxGroup; ALREADY_EXISTS for a
+  //         group snapshot of this name of other volumes; FAILED_PRECONDITION for a view, and for a
+  //         volume that an earlier version serves.
   absl::StatusOr<GroupSnapshot> CreateGroup(const std::string& name,
                                             std::vector<std::string> volume_ids);
   // `snapshot_ids`: what the client takes for its members; none: it does not say.
