@@ -150,7 +150,8 @@ class TrackedVolume {
   // was interrupted may be used again: what that left is replaced.
   // Errors: ALREADY_EXISTS if there is a volume, FAILED_PRECONDITION if there are other files,
   //         UNAVAILABLE if another process has it open, INVALID_ARGUMENT for options, OUT_OF_RANGE
-  //         if the image is larger than the capacity; file errors. The directory may then hold part
+  //         if the image is larger than the capacity; DATA_LOSS if there are parts of a volume that
+  //         has lost its manifest (nothing is deleted); file errors. The directory may then hold part
   //         of a volume, which Open() takes for none, and Create() and Remove() replace.
   static absl::Status Create(const std::string& directory, uint64_t capacity,
                              const CreateOptions& options = {});

@@ -99,6 +99,10 @@ absl::Status TrackedVolume::Core::Open() {
   if (absl::Status status = files_.ResumeCopies(data_.number(), replaced_, note); !status.ok()) {
     return status;
   }
+  // Of a Create() that was interrupted behind the manifest: the volume is in use from here on.
+  if (!directory_->Remove(kUnfinishedName)) {
+    return FileError(directory_->Shown(kUnfinishedName), errno);
+  }
   // What a change of the data demanded is on disk.
   if (!directory_->Remove(kClosedName)) return FileError(directory_->Shown(kClosedName), errno);
   if (absl::Status status = directory_->Sync(); !status.ok()) return status;

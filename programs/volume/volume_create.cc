@@ -41,7 +41,7 @@ bool IsOfVolume(std::string_view name) {
   return name == kManifestName || name == kDataName || name == kChainName ||
          name == kSnapshotsName || name == kCopyingName || name == kMarksName ||
          name == kClosedName || name == kRevertName || name == kLockName ||
-         name.starts_with(kTrackerPrefix) ||
+         name == kUnfinishedName || name.starts_with(kTrackerPrefix) ||
          (name.starts_with(".") && name.ends_with(kPartialExtension));
 }
 
@@ -56,17 +56,44 @@ absl::Status CheckOnlyVolume(const Directory& directory) {
   return absl::OkStatus();
 }
 
-// Removes everything but the lock, the manifest first.
+// Without a manifest, the parts of a volume may be all that is left of one that was in use.
+absl::Status CheckUnfinished(const Directory& directory) {
+  absl::StatusOr<std::vector<std::string>> names = directory.List();
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) {
+    if (name == kUnfinishedName) return absl::OkStatus();
+  }
+  for (const std::string& name : *names) {
+    if (name == kLockName || name.ends_with(kPartialExtension)) continue;
+    return absl::DataLossError(absl::StrCat(
+        directory.Shown(name), ": is part of a volume whose ", kManifestName,
+        " is missing, so the directory stays as it is; save what it holds and remove it"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MarkUnfinished(const Directory& directory) {
+  return directory.Write(kUnfinishedName, {}, /*sync=*/true);
+}
+
+// Removes everything but the lock, the manifest first and the mark last.
 absl::Status Clear(const Directory& directory) {
   if (!directory.Remove(kManifestName)) return FileError(directory.Shown(kManifestName), errno);
   if (absl::Status status = directory.Sync(); !status.ok()) return status;
   absl::StatusOr<std::vector<std::string>> names = directory.List();
   if (!names.ok()) return names.status();
   for (const std::string& name : *names) {
-    if (name == kLockName) continue;
+    if (name == kLockName || name == kUnfinishedName) continue;
     if (absl::Status status = directory.RemoveTree(name); !status.ok()) return status;
   }
   return absl::OkStatus();
+}
+
+absl::Status RemoveMark(const Directory& directory) {
+  // What it stands for is gone for good before it.
+  if (absl::Status status = directory.Sync(); !status.ok()) return status;
+  if (directory.Remove(kUnfinishedName)) return absl::OkStatus();
+  return FileError(directory.Shown(kUnfinishedName), errno);
 }
 
 absl::Status MakeData(const Directory& directory, uint64_t capacity, const std::string& image) {
@@ -166,11 +193,14 @@ absl::Status TrackedVolume::Create(const std::string& directory, uint64_t capaci
   if (!made.ok()) return made.status();
   if (*made) return absl::AlreadyExistsError(absl::StrCat(directory, ": there is a volume"));
   if (absl::Status status = CheckOnlyVolume(*opened); !status.ok()) return status;
+  if (absl::Status status = CheckUnfinished(*opened); !status.ok()) return status;
+  if (absl::Status status = MarkUnfinished(*opened); !status.ok()) return status;
   if (absl::Status status = Clear(*opened); !status.ok()) return status;
   absl::Status status = Make(*opened, manifest, options.image);
   // The part that was made takes space, and the failure may be a lack of it.
-  if (!status.ok()) Clear(*opened).IgnoreError();
-  return status;
+  if (!status.ok() && !Clear(*opened).ok()) return status;
+  const absl::Status unmarked = RemoveMark(*opened);
+  return status.ok() ? unmarked : status;
 }
 
 absl::Status TrackedVolume::Remove(const std::string& directory) {
@@ -180,7 +210,10 @@ absl::Status TrackedVolume::Remove(const std::string& directory) {
     const absl::StatusOr<std::unique_ptr<DirectoryClaim>> claim = DirectoryClaim::Take(*opened);
     if (!claim.ok()) return claim.status();
     if (absl::Status status = CheckOnlyVolume(*opened); !status.ok()) return status;
+    // A full disk must not keep a volume from being removed.
+    MarkUnfinished(*opened).IgnoreError();
     if (absl::Status status = Clear(*opened); !status.ok()) return status;
+    if (absl::Status status = RemoveMark(*opened); !status.ok()) return status;
     if (!opened->Remove(kLockName)) return FileError(opened->Shown(kLockName), errno);
   }
   std::error_code error;

@@ -21,6 +21,8 @@ namespace cbt::volume {
 inline constexpr char kDataName[] = "data";
 inline constexpr char kChainName[] = "chain";
 inline constexpr char kRevertName[] = "REVERT";
+// There while a volume is made or removed: parts beside it, without a manifest, may be replaced.
+inline constexpr char kUnfinishedName[] = "UNFINISHED";
 inline constexpr char kSnapshotsName[] = "snapshots";
 inline constexpr char kCopyingName[] = "copying";
 inline constexpr char kMarksName[] = "marks";

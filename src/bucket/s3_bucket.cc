@@ -63,6 +63,7 @@ class S3Bucket final : public Bucket {
               [&](const HttpAnswer& answer) {
                 // S3 answers 200 before it knows that all is well, in some calls.
                 if (LooksLikeError(answer)) return client_.FromError(call, answer);
+                if (absl::Status tagged = CheckETag(answer); !tagged.ok()) return Again(tagged);
                 const std::optional<std::string> tag = Md5OfETag(answer);
                 if (options_.etag_is_md5 && tag && !md5.empty() && *tag != HexText(md5)) {
                   return Again(
@@ -121,6 +122,7 @@ class S3Bucket final : public Bucket {
       const std::optional<std::string> tag = Md5OfETag(got);
       // An object of ours that looks like an error has its ETag.
       if (got.Header("etag").empty() && LooksLikeError(got)) return client_.FromError(call, got);
+      if (absl::Status tagged = CheckETag(got); !tagged.ok()) return Again(tagged);
       const std::optional<uint64_t> length = NumberOf(got.Header("content-length"));
       if (length && *length != got.body.size()) {
         return Again(absl::UnavailableError(
@@ -147,6 +149,7 @@ class S3Bucket final : public Bucket {
     uint64_t size = 0;
     const S3Client::Call call{.verb = "look at", .method = "HEAD", .key = key};
     const absl::StatusOr<HttpAnswer> answer = client_.Send(call, [&](const HttpAnswer& got) {
+      if (absl::Status tagged = CheckETag(got); !tagged.ok()) return Again(tagged);
       const std::optional<uint64_t> length = NumberOf(got.Header("content-length"));
       if (!length) return Again(absl::UnavailableError("the answer has no size"));
       size = *length;
@@ -200,6 +203,12 @@ class S3Bucket final : public Bucket {
                                            [&](const HttpAnswer& answer) {
                                              if (LooksLikeError(answer))
                                                return client_.FromError(call, answer);
+                                             // S3 sends none: a page of something else.
+                                             if (!answer.body.empty()) {
+                                               return Again(absl::UnavailableError(
+                                                   "the answer is not that of S3; check that the "
+                                                   "endpoint speaks it"));
+                                             }
                                              return Final(absl::OkStatus());
                                            })
                                      .status();
@@ -237,8 +246,11 @@ absl::StatusOr<std::string> HostOf(const std::string& endpoint) {
   }
   if (rest.ends_with('/')) rest.remove_suffix(1);
   if (rest.empty() || !IsPrintable(rest, "/?#@%\\\"<>{}|^`")) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "an endpoint is https://HOST or https://HOST:PORT (or http://), not ", endpoint));
+    // What stands before an @ may be a password.
+    return absl::InvalidArgumentError(
+        absl::StrCat("an endpoint is https://HOST or https://HOST:PORT (or http://), ",
+                     endpoint.find('@') == std::string::npos ? "not " + endpoint
+                                                             : "without a user and a password"));
   }
   const std::string_view usual = tls ? ":443" : ":80";
   if (rest.ends_with(usual)) rest.remove_suffix(usual.size());

@@ -68,6 +68,11 @@ bool LooksLikeError(const HttpAnswer& answer) {
   return !answer.body.empty() && !ParseS3Error(BodyText(answer)).code.empty();
 }
 
+absl::Status CheckETag(const HttpAnswer& answer) {
+  if (!answer.Header("etag").empty()) return absl::OkStatus();
+  return absl::UnavailableError("the answer has no ETag; check that the endpoint speaks S3");
+}
+
 S3Client::S3Client(S3Place place, S3Options options, std::string host)
     : place_(std::move(place)),
       options_(std::move(options)),

@@ -47,6 +47,10 @@ std::optional<std::string> Md5OfETag(const HttpAnswer& answer);
 std::string_view BodyText(const HttpAnswer& answer);
 bool LooksLikeError(const HttpAnswer& answer);
 
+// OK for an answer with the ETag of an object. A proxy or a gateway to the internet may answer 200
+// with a page of its own, which has none: nothing was stored then.
+absl::Status CheckETag(const HttpAnswer& answer);
+
 // Thread-safe.
 class S3Client {
  public:

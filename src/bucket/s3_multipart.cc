@@ -118,9 +118,7 @@ class Multipart {
         return Again(absl::DataLossError(
             "the server stored other bytes than it was sent (its ETag is not their MD5)"));
       }
-      if (answer.Header("etag").empty()) {
-        return Again(absl::UnavailableError("the answer has no ETag"));
-      }
+      if (absl::Status tagged = CheckETag(answer); !tagged.ok()) return Again(tagged);
       return Final(absl::OkStatus());
     });
     if (!stored.ok()) return stored.status();

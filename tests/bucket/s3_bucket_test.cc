@@ -396,6 +396,17 @@ TEST(S3Bucket, LastingFaultsAreErrors) {
     check(fault, bucket->Delete("key"), kUnavailable);
     EXPECT_FALSE(bucket->List("", [](const ObjectInfo&) { return absl::OkStatus(); }).ok());
   }
+  // Something else answers 200: nothing was stored, read or removed.
+  store.Fault("page", "ANY", 1000);
+  check("page", bucket->Put("key", Bytes("x")), kUnavailable);
+  check("page",
+        bucket->PutParts("key", 5, [](uint64_t, std::span<uint8_t>) { return absl::OkStatus(); }),
+        kUnavailable);
+  check("page", bucket->Get("key", 500).status(), kUnavailable);
+  check("page", bucket->GetRange("key", 0, 5).status(), kFailedPrecondition);
+  check("page", bucket->Size("key").status(), kUnavailable);
+  check("page", bucket->Delete("key"), kUnavailable);
+  EXPECT_FALSE(bucket->List("", [](const ObjectInfo&) { return absl::OkStatus(); }).ok());
   for (const auto& [fault, code] :
        {std::pair{"cut", kUnavailable}, {"stall", kUnavailable}, {"damage", kDataLoss}}) {
     store.Fault(fault, "GET", 1000);
@@ -437,6 +448,11 @@ TEST(S3Bucket, WrongCredentialsAndPlacesAreNamed) {
     place.endpoint = endpoint;
     EXPECT_TRUE(absl::IsInvalidArgument(OpenS3Bucket(std::move(place)).status())) << endpoint;
   }
+  place = store.Place();
+  place.endpoint = "https://user:hunter2@host";
+  const absl::Status named = OpenS3Bucket(std::move(place)).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(named)) << named;
+  EXPECT_EQ(named.message().find("hunter2"), absl::string_view::npos) << named;
   place = store.Place();
   place.credentials.session_token = Secret("a\r\nb: c");
   EXPECT_TRUE(absl::IsInvalidArgument(OpenS3Bucket(std::move(place)).status()));

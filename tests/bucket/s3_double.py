@@ -150,6 +150,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return None
         if fault == "error200":
             return self.error(200, "InternalError", "We encountered an internal error.")
+        if fault == "page":  # something else that answers everything
+            return self.send(200, b"<html><body>Welcome</body></html>", {"Content-Type": "text/html"})
         if fault == "echo":
             return self.error(403, "AccessDenied", f"you are {TOKEN} with {SECRET}")
         if fault == "region":

@@ -152,6 +152,44 @@ class Export(support.CbtTest):
         self.ok("apply", base, first, self.path("one.img"), "--from", "qcow2")
         self.assertEqual(self.restored(self.path("one.img"), second), self.read(later))
 
+    def test_a_base_that_is_no_raw_image_is_refused(self):
+        base, target = self.volume()
+        first = self.export(base, target)
+        above = self.path("above.qcow2")
+        later = self.path("later.img")
+        shutil.copyfile(target, later)
+        with open(later, "r+b") as file:
+            file.write(self.rng.randbytes(300000))
+        out = self.path("out.img")
+        # The increment says that its base is qcow2: its file is not the volume.
+        self.ok("export", target, later, "--backing", "inc.qcow2", "--backing-format", "qcow2", "-o",
+                above)
+        refused = run("apply", first, above, out, "--from", "qcow2")
+        self.assertNotEqual(refused.code, 0, refused)
+        self.assertIn("qemu-img convert", refused.stderr)
+        self.assertFalse(os.path.exists(out))
+        self.assertEqual(self.restored(target, above), self.read(later))
+        # It says that its base is raw: a volume may begin like anything.
+        self.ok("export", target, later, "--backing", "inc.qcow2", "--backing-format", "raw", "-o",
+                above)
+        self.ok("apply", first, above, out, "--from", "qcow2")
+
+    def test_data_of_qcow2_does_not_say_the_size_of_the_volume(self):
+        base, target = self.volume()
+        changes = self.write("changes.json", b'[{"offset":0,"length":65536,"exists":"true"}]')
+        later = self.export(base, target)  # any image of qcow2
+        out = self.path("out.qcow2")
+        command = ["export", changes, "--from", "rbd-json", "--backing", "base.img", "-o", out, "--data"]
+        size = os.path.getsize(later)
+        for more, text in ([], "qemu-img convert"), (["--capacity", str(size - 512)], "another snapshot"):
+            refused = run(*command, later, *more)
+            self.assertEqual(refused.code, 2, refused)
+            self.assertIn(text, refused.stderr)
+            self.assertFalse(os.path.exists(out))
+        self.ok(*command, target)
+        # A volume may begin like anything.
+        self.ok(*command, later, "--capacity", str(size))
+
     @QEMU
     def test_a_cut_pipe_is_no_increment(self):
         base, target = self.volume()

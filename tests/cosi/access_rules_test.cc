@@ -34,6 +34,35 @@ TEST(AccessRules, KeepWhatStandsBehindTheBucket) {
   EXPECT_EQ(ValueOf(statements.front().Strings({"Resource"})).front(), "arn:aws:s3:::bucket/b/*");
 }
 
+// "*" in an ARN matches slashes: what denies all buckets denies their objects.
+TEST(AccessRules, DenyNoLessThanTheyAreAskedTo) {
+  const auto resources = [](const std::string& effect, const std::string& name) {
+    return ValueOf(RulesOfText(R"({"Effect":")" + effect +
+                               R"(","Action":"s3:PutObject","Resource":"arn:aws:s3:::)" + name +
+                               "\"}"))
+        .front()
+        .resources;
+  };
+  using List = std::vector<std::string>;
+  EXPECT_EQ(resources("Deny", "*"), (List{"", "/*"}));
+  EXPECT_EQ(resources("Allow", "*"), (List{"", "/*"}));
+  EXPECT_EQ(resources("Deny", "team-*"), (List{"", "/*"}));
+  EXPECT_EQ(resources("Deny", "*.key"), (List{"", "/*.key"}));
+  EXPECT_EQ(resources("Deny", "*/private"), (List{"/private", "/*/private"}));
+  EXPECT_EQ(resources("Deny", "a*b*c/d"), (List{"/d", "/*c/d"}));
+  EXPECT_EQ(resources("Deny", "a/*"), (List{"/*"}));
+  // To allow less than was asked for is no danger.
+  EXPECT_EQ(resources("Allow", "team-*"), (List{""}));
+  EXPECT_EQ(resources("Allow", "team-*/x"), (List{"/x"}));
+  for (const char* const effect : {"Allow", "Deny"}) {
+    const absl::Status refused =
+        RulesOfText(R"({"Effect":")" + std::string(effect) +
+                    R"(","Action":"s3:PutObject","Resource":"arn:aws:s3:::a?b"})")
+            .status();
+    EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  }
+}
+
 TEST(AccessRules, RefuseWhatIsTheDrivers) {
   for (const char* const action : {"*", "s3:*", "s3:Put*", "s3:*Policy", "S3:PUTBUCKETPOLICY",
                                    "s3:Delete?ucket", "s3:PutObjectAcl", "s3:*Acl", "ec2:Run"}) {

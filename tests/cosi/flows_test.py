@@ -479,6 +479,27 @@ class StaticTest(Running):
         self.gone(bucket)
         self.assertEqual(self.driver.count("CreateBucket", "old-bucket"), 0)
 
+    def test_cosi_c13_what_was_bound_before_the_controller_was_killed_ends(self):
+        klass, rw = self.bucket_class(provisioner=None), self.access_class()
+        spec = {"deletionPolicy": "Delete", "protocol": {"s3": {}}, "bucketID": "killed-bucket"}
+        one, other = self.bucket_request(klass), self.bucket_request(klass)
+        self.make("Bucket", {**spec, "bucketRequest": {"name": other["metadata"]["name"], "namespace": "prod"}})
+        wanted = self.access_request(rw, bucketRequestName=self.available(other)["metadata"]["name"])
+        self.wait_event(one, "NeedsAdministrator")
+        self.wait_event(wanted, "NeedsAdministrator")
+        self.controller.kill()
+        # Bound by one side: the requests do not name them.
+        bucket = self.make("Bucket", {**spec, "bucketRequest": reference(one)})
+        access = self.make("BucketAccess", {"bucketName": self.bucket_of(other)["metadata"]["name"],
+                                            "bucketAccessRequest": reference(wanted)})
+        self.delete(one)
+        self.delete(wanted)
+        self.controller.start()
+        self.gone(one, 120)
+        self.assertNotIn("bucketRequest", self.now(bucket)["spec"])
+        self.gone(wanted, 120)
+        self.gone(access, 120)
+
     def test_cosi_c31_an_access_for_another_bucket(self):
         request = self.bucket()
         name = self.name()

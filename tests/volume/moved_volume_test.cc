@@ -1,4 +1,5 @@
-// A volume's directory is moved while it is open, and another volume takes its path.
+// A volume's directory is moved while it is open, and another volume takes its path; or its manifest
+// is lost.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -73,6 +74,39 @@ TEST(MovedVolumeTest, MFTheVolumeThatTookThePathIsLeftAlone) {
   moved = ValueOf(TrackedVolume::Open(scratch / "moved"));
   EXPECT_TRUE(BytesOf(*moved) == moved_bytes);
   EXPECT_OK(moved->SnapshotPath("t"));
+}
+
+// A volume that was in use and has lost its manifest is not replaced by an empty one.
+TEST(LostManifestTest, LosesNoData) {
+  const test::TempDir directory;
+  const std::string place = directory / "v";
+  test::RequireOk(TrackedVolume::Create(place, 1_MiB));
+  // As a Create() that is interrupted behind the manifest leaves it.
+  directory.Write("v/UNFINISHED", "");
+  {
+    const auto volume = ValueOf(TrackedVolume::Open(place));
+    const std::vector<uint8_t> bytes(5000, 7);
+    ASSERT_OK(volume->Write(1000, bytes, Durability::kCached));
+    ASSERT_OK(volume->TakeSnapshot("kept"));
+    ASSERT_TRUE(volume->WaitForCopies(60));
+    ASSERT_OK(volume->Close());
+  }
+  const std::string data = test::ReadFile(directory / "v/data");
+  const std::string manifest = test::ReadFile(directory / "v/MANIFEST");
+  std::filesystem::remove(directory / "v/MANIFEST");
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status refused = TrackedVolume::Create(place, 1_MiB);
+    EXPECT_TRUE(absl::IsDataLoss(refused)) << refused;
+    EXPECT_NE(refused.message().find("MANIFEST"), absl::string_view::npos) << refused;
+    EXPECT_TRUE(test::ReadFile(directory / "v/data") == data);
+    EXPECT_TRUE(test::ReadFile(directory / "v/snapshots/kept") == data);
+  }
+  directory.Write("v/MANIFEST", manifest);
+  EXPECT_OK(ValueOf(TrackedVolume::Open(place))->FindSnapshot("kept"));
+  // What is removed on purpose is.
+  std::filesystem::remove(directory / "v/MANIFEST");
+  EXPECT_OK(TrackedVolume::Remove(place));
+  EXPECT_OK(TrackedVolume::Create(place, 1_MiB));
 }
 
 }  // namespace moved_volume_test

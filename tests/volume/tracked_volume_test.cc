@@ -375,7 +375,9 @@ TEST(TrackedVolumeTest, ArgumentsAreChecked) {
 TEST(TrackedVolumeTest, HalfAVolumeIsNone) {
   const TempDir directory;
   test::RequireOk(TrackedVolume::Create(directory / "v", 1_MiB));
+  EXPECT_FALSE(std::filesystem::exists(directory / "v/UNFINISHED"));
   std::filesystem::remove(directory / "v/MANIFEST");
+  directory.Write("v/UNFINISHED", "");
   EXPECT_TRUE(absl::IsNotFound(TrackedVolume::Open(directory / "v").status()));
   EXPECT_TRUE(absl::IsNotFound(SnapshotReader::Open(directory / "v").status()));
   EXPECT_OK(TrackedVolume::Create(directory / "v", 2_MiB));

@@ -80,7 +80,8 @@ std::unique_ptr<CopyInput> MakeCopyInput(std::shared_ptr<const Image> image);
 
 // A regular file or block device as output, open for writing, and for reading if the copy is
 // verified. `descriptor` must live longer. `label` names it in errors. A file must have its size
-// already: nothing here makes it longer or shorter but a write past its end.
+// already: nothing here makes it longer or shorter but data or zeros past its end. A device that
+// ends before them is RESOURCE_EXHAUSTED.
 // WriteZeros() punches holes; where that is not supported it writes zeros.
 std::unique_ptr<CopyOutput> MakeCopyOutput(int descriptor, std::string_view label);
 

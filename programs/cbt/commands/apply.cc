@@ -121,6 +121,9 @@ absl::StatusOr<RangesToApply> OpenRanges(const std::shared_ptr<const Image>& bas
                                          const Later& target, const ApplyArguments& arguments,
                                          Executor& executor) {
   if (target.overlay != nullptr) {
+    // The base is copied as it lies in its file.
+    absl::Status raw = CheckOverlayBase(*target.overlay, *base);
+    if (!raw.ok()) return raw;
     absl::StatusOr<std::unique_ptr<ExtentCursor>> held =
         MakeQcow2LayerCursor({target.overlay, std::nullopt});
     if (!held.ok()) return held.status();

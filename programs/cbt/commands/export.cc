@@ -58,11 +58,11 @@ struct Changes {
   bool qcow2 = false;  // of two states of qcow2 images
 };
 
-absl::StatusOr<Changes> OpenChanges(const ExportArguments& arguments, uint64_t capacity,
+absl::StatusOr<Changes> OpenChanges(const ExportArguments& arguments, const SnapshotData& data,
                                     InputFiles& inputs, Executor& executor) {
   Changes changes;
   if (arguments.service->wanted()) {
-    absl::StatusOr<ExtentCursor*> cursor = arguments.service->Open(capacity);
+    absl::StatusOr<ExtentCursor*> cursor = arguments.service->Open(data.size());
     if (!cursor.ok()) return cursor.status();
     changes.cursor = *cursor;
     return changes;
@@ -76,10 +76,22 @@ absl::StatusOr<Changes> OpenChanges(const ExportArguments& arguments, uint64_t c
                            .open = inputs.Opener()};
   const bool two = !arguments.target.empty();
   if (!two) options.purpose = SourcePurpose::kDelta;
-  // Lists that don't hold the volume's size are of the data's.
-  if (!two && !options.capacity.has_value()) options.capacity = capacity;
+  // Lists that don't hold the volume's size are of the data's, unless that is a file of qcow2.
+  bool odd_data = false;
+  if (!two && !options.capacity.has_value()) {
+    const absl::StatusOr<bool> qcow2 = data.BeginsLikeQcow2();
+    if (!qcow2.ok()) return qcow2.status();
+    odd_data = *qcow2;
+    if (!odd_data) options.capacity = data.size();
+  }
   absl::StatusOr<OpenedSource> source = two ? OpenDelta(arguments.base, arguments.target, options)
                                             : OpenSource(arguments.base, options);
+  if (!source.ok() && odd_data) {
+    return UsageError(arguments.data,
+                      "begins like qcow2, so its size may not be the volume's: name a raw image "
+                      "(qemu-img convert -O raw), or say the size (--capacity); " +
+                          std::string(source.status().message()));
+  }
   if (!source.ok()) return source.status();
   if (two) WarnIfSwapped("export", arguments.base, arguments.target);
   NoteFormat(arguments.input.spec, *source);
@@ -183,7 +195,7 @@ absl::Status Export(const ExportArguments& arguments) {
   const mode_t mask = CurrentUmask();
   ThreadPool pool(WorkerThreads());
   InputFiles inputs({arguments.base, arguments.target, data_path});
-  absl::StatusOr<Changes> changes = OpenChanges(arguments, data->size(), inputs, pool);
+  absl::StatusOr<Changes> changes = OpenChanges(arguments, *data, inputs, pool);
   if (!changes.ok()) return changes.status();
   if (changes->qcow2 && arguments.data.empty()) {
     return UsageError("--data", "the target is qcow2: name a raw image or a device with its data");

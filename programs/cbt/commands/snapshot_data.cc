@@ -2,10 +2,13 @@
 
 #include <sys/stat.h>
 
+#include <array>
 #include <cerrno>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cbt/source/qcow2.h"
 #include "cbt/units.h"
 #include "programs/cbt/support/status.h"
 
@@ -29,6 +32,13 @@ absl::StatusOr<SnapshotData> SnapshotData::Open(const std::string& name, const N
 
 std::unique_ptr<CopyInput> SnapshotData::Input(NbdReads reads) const {
   return image_ != nullptr ? MakeCopyInput(image_) : MakeCopyInput(nbd_, reads);
+}
+
+absl::StatusOr<bool> SnapshotData::BeginsLikeQcow2() const {
+  if (image_ == nullptr) return false;
+  std::array<uint8_t, 4> first{};
+  if (absl::Status read = image_->Read(0, first.size(), first.data()); !read.ok()) return read;
+  return LooksLikeQcow2(first);
 }
 
 absl::StatusOr<std::unique_ptr<ExtentCursor>> SnapshotData::Allocated() const {

@@ -30,6 +30,9 @@ class SnapshotData {
   // `reads`: of an export; where its server's word is not enough, all.
   std::unique_ptr<CopyInput> Input(NbdReads reads = NbdReads::kData) const;
 
+  // Whether it begins like qcow2: then its size may not be the volume's.
+  absl::StatusOr<bool> BeginsLikeQcow2() const;
+
   // Where it may hold data. Errors: FAILED_PRECONDITION for devices, and servers that don't say it.
   absl::StatusOr<std::unique_ptr<ExtentCursor>> Allocated() const;
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <map>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cbt/kube/status.h"
@@ -238,31 +239,47 @@ absl::Status AccessRequests::Follow(const BucketAccessRequest& request, const Ob
           .status());
 }
 
+absl::StatusOr<bool> AccessRequests::EndAccess(const BucketAccessRequest& request,
+                                               const std::string& name) {
+  const absl::StatusOr<BucketAccess> access = tools_.client.Get<BucketAccess>("", name);
+  if (absl::IsNotFound(access.status())) return true;
+  if (!access.ok()) return access.status();
+  if (access->request.uid != request.meta.uid) return true;
+  if (!access->meta.deletion_timestamp.has_value()) {
+    DeleteOptions options;
+    options.uid = access->meta.uid;
+    const absl::Status deleted = tools_.client.Delete(kBucketAccesses, "", name, options);
+    if (!deleted.ok() && !absl::IsNotFound(deleted) && !IsConflict(deleted)) return deleted;
+  }
+  // Its change wakes the request. Running Pods hold it longer, and not the request.
+  if (!HasFinalizer(access->meta, kAccessFinalizer)) return true;
+  if (const std::string driver = DriverOf(*access); !driver.empty()) {
+    AwaitDriver(tools_, kBucketAccessRequests, request.meta, driver,
+                access->meta.deletion_timestamp, absl::StrCat("revoked BucketAccess ", name));
+  }
+  return false;
+}
+
 absl::Status AccessRequests::End(const BucketAccessRequest& request, const Object& object) {
   if (!HasFinalizer(request.meta, kAccessRequestFinalizer) &&
       !HasFinalizer(request.meta, kAccessRequestFinalizerShort)) {
     return absl::OkStatus();
   }
-  const std::string name =
-      request.access_name.empty() ? AccessNameOf(request) : request.access_name;
-  const absl::StatusOr<BucketAccess> access = tools_.client.Get<BucketAccess>("", name);
-  if (!access.ok() && !absl::IsNotFound(access.status())) return access.status();
-  if (access.ok() && access->request.uid == request.meta.uid) {
-    if (!access->meta.deletion_timestamp.has_value()) {
-      DeleteOptions options;
-      options.uid = access->meta.uid;
-      const absl::Status deleted = tools_.client.Delete(kBucketAccesses, "", name, options);
-      if (!deleted.ok() && !absl::IsNotFound(deleted) && !IsConflict(deleted)) return deleted;
-    }
-    // Its change wakes the request. Running Pods hold it longer, and not the request.
-    if (HasFinalizer(access->meta, kAccessFinalizer)) {
-      if (const std::string driver = DriverOf(*access); !driver.empty()) {
-        AwaitDriver(tools_, kBucketAccessRequests, request.meta, driver,
-                    access->meta.deletion_timestamp, absl::StrCat("revoked BucketAccess ", name));
-      }
-      return absl::OkStatus();
+  std::vector<std::string> names = {request.access_name};
+  if (request.access_name.empty()) {
+    names = {AccessNameOf(request)};
+    // An administrator's may have been bound before the request could name it.
+    for (const ObjectPtr& access : tools_.watched.AccessesFor(request.meta)) {
+      if (access->name() != names.front()) names.emplace_back(access->name());
     }
   }
+  bool over = true;
+  for (const std::string& name : names) {
+    const absl::StatusOr<bool> ended = EndAccess(request, name);
+    if (!ended.ok()) return ended.status();
+    over = over && *ended;
+  }
+  if (!over) return absl::OkStatus();
   const absl::StatusOr<Object> released =
       Change(tools_.client, kBucketAccessRequests, object, Part::kObject, [](Object& changed) {
         const bool longer = RemoveFinalizer(changed, kAccessRequestFinalizer);

@@ -51,6 +51,8 @@ class AccessRequests {
   absl::Status Protect(const std::string& access_name, const Bucket& bucket);
   absl::Status Follow(const BucketAccessRequest& request, const Object& object,
                       const std::string& access_name);
+  // Deletes an access of the request. True if it is revoked, gone or of another request.
+  absl::StatusOr<bool> EndAccess(const BucketAccessRequest& request, const std::string& name);
   absl::Status End(const BucketAccessRequest& request, const Object& object);
 
   const Tools& tools_;

@@ -48,20 +48,28 @@ absl::Status BucketDeletion::Run(const BucketRequest& request, const Object& obj
       !HasFinalizer(request.meta, kRequestFinalizerShort)) {
     return absl::OkStatus();
   }
-  const std::string name =
-      request.bucket_name.empty() ? BucketNameOf(request) : request.bucket_name;
-  const absl::StatusOr<Object> found = tools_.client.Get(kBuckets, "", name);
-  if (absl::IsNotFound(found.status())) return Release(object);
-  if (!found.ok()) return found.status();
-  const absl::StatusOr<Bucket> bucket = Bucket::Decode(*found);
-  if (!bucket.ok()) return bucket.status();
-  // Retained by a former try, or never of this request.
-  if (bucket->request.uid != request.meta.uid) return Release(object);
-  if (bucket->deletion_policy == kRetain || bucket->provisioner.empty()) {
-    if (absl::Status status = Retain(request, *bucket, *found); !status.ok()) return status;
-    return Release(object);
+  std::vector<std::string> names = {request.bucket_name};
+  if (request.bucket_name.empty()) {
+    names = {BucketNameOf(request)};
+    // An administrator's may have been bound before the request could name it.
+    for (const ObjectPtr& bucket : tools_.watched.BucketsFor(request.meta)) {
+      if (bucket->name() != names.front()) names.emplace_back(bucket->name());
+    }
   }
-  return Delete(request, *bucket);
+  for (const std::string& name : names) {
+    const absl::StatusOr<Object> found = tools_.client.Get(kBuckets, "", name);
+    if (absl::IsNotFound(found.status())) continue;
+    if (!found.ok()) return found.status();
+    const absl::StatusOr<Bucket> bucket = Bucket::Decode(*found);
+    if (!bucket.ok()) return bucket.status();
+    // Retained by a former try, or never of this request.
+    if (bucket->request.uid != request.meta.uid) continue;
+    if (bucket->deletion_policy != kRetain && !bucket->provisioner.empty()) {
+      return Delete(request, *bucket);
+    }
+    if (absl::Status status = Retain(request, *bucket, *found); !status.ok()) return status;
+  }
+  return Release(object);
 }
 
 absl::Status BucketDeletion::Retain(const BucketRequest& request, const Bucket& bucket,

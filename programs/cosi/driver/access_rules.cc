@@ -89,8 +89,29 @@ absl::Status CheckActions(const AccessRule& rule) {
   return absl::OkStatus();
 }
 
-// What stands behind the bucket's name in an ARN.
-absl::StatusOr<std::vector<std::string>> ResourcesOf(const kube::Object& statement) {
+// What stands behind the bucket's name in an ARN, added to `resources`. A "*" in the place of the
+// name includes keys as well, whatever follows it: what is denied must not get less.
+absl::Status AddBehindName(std::string_view arn, bool allow, std::vector<std::string>& resources) {
+  const std::string_view place = arn.substr(kArn.size());
+  if (place == "*") {
+    resources.insert(resources.end(), {"", "/*"});
+    return absl::OkStatus();
+  }
+  const size_t slash = std::min(place.find('/'), place.size());
+  const std::string_view name = place.substr(0, slash);
+  const std::string behind(place.substr(slash));
+  if (name.find('?') != std::string_view::npos) {
+    return Refused("Resource: a bucket's name has no '?', which would stand for keys too");
+  }
+  resources.push_back(behind);
+  const size_t star = name.rfind('*');
+  if (allow || star == std::string_view::npos) return absl::OkStatus();
+  resources.push_back(absl::StrCat("/", AbslView(name.substr(star)), behind));
+  return absl::OkStatus();
+}
+
+// What stands behind the bucket's name in ARNs.
+absl::StatusOr<std::vector<std::string>> ResourcesOf(const kube::Object& statement, bool allow) {
   const absl::StatusOr<std::vector<std::string>> named = Texts(statement, "Resource");
   if (!named.ok()) return named.status();
   if (!statement.Has({"Resource"})) return std::vector<std::string>{"", "/*"};
@@ -103,8 +124,7 @@ absl::StatusOr<std::vector<std::string>> ResourcesOf(const kube::Object& stateme
     if (!absl::StartsWith(name, AbslView(kArn))) {
       return Refused("Resource: expected arn:aws:s3:::BUCKET or arn:aws:s3:::BUCKET/KEY");
     }
-    const size_t slash = name.find('/');
-    resources.push_back(slash == std::string::npos ? "" : name.substr(slash));
+    if (absl::Status added = AddBehindName(name, allow, resources); !added.ok()) return added;
   }
   if (resources.empty()) return Refused("Resource: expected at least one");
   return resources;
@@ -131,7 +151,7 @@ absl::StatusOr<AccessRule> RuleOf(const kube::Object& statement) {
   if (!actions.ok()) return actions.status();
   rule.actions = *std::move(actions);
   if (absl::Status valid = CheckActions(rule); !valid.ok()) return valid;
-  absl::StatusOr<std::vector<std::string>> resources = ResourcesOf(statement);
+  absl::StatusOr<std::vector<std::string>> resources = ResourcesOf(statement, rule.allow);
   if (!resources.ok()) return resources.status();
   rule.resources = *std::move(resources);
   if (statement.Has({"Condition"})) {

@@ -1,5 +1,8 @@
 // Images and files as the ends of a copy.
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -60,7 +63,7 @@ class FileOutput final : public CopyOutput {
         return ::fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                            static_cast<off_t>(extent.offset), static_cast<off_t>(extent.length));
       });
-      if (punched == 0) return absl::OkStatus();
+      if (punched == 0) return ReachEnd(extent);
       if (!IsUnsupported(errno)) return Error(errno);
       punches_holes_.store(false, std::memory_order_relaxed);
     }
@@ -105,6 +108,19 @@ class FileOutput final : public CopyOutput {
   static bool IsUnsupported(int error) {
     return error == EINVAL || error == EOPNOTSUPP || error == ENOSYS || error == EPERM ||
            error == ENODEV || error == ESPIPE;
+  }
+  // The kernel punches only what is there, and reports no error for a hole past the end. So a file
+  // gets as long as data would make it, and a device that is too small is an error.
+  absl::Status ReachEnd(Extent extent) {
+    struct stat info {};
+    if (::fstat(descriptor_, &info) != 0) return Error(errno);
+    uint64_t size = static_cast<uint64_t>(info.st_size);
+    if (S_ISBLK(info.st_mode) && ::ioctl(descriptor_, BLKGETSIZE64, &size) != 0) {
+      return Error(errno);
+    }
+    if (extent.end() <= size) return absl::OkStatus();
+    constexpr uint8_t kZero = 0;
+    return Write(extent.end() - 1, {&kZero, 1});
   }
   // The descriptor is open, so what FileError() takes for a wrong path is a fault of the device.
   absl::Status Error(int error) const {

@@ -129,4 +129,8 @@ absl::StatusOr<std::unique_ptr<CopyInput>> MakeOverlayInput(
   return std::make_unique<OverlayInput>(std::move(image), *tables);
 }
 
+absl::Status CheckOverlayBase(const Qcow2Image& image, const Image& base) {
+  return CheckQcow2Base(image, base);
+}
+
 }  // namespace cbt

@@ -17,6 +17,11 @@ namespace cbt {
 absl::StatusOr<std::unique_ptr<CopyInput>> MakeOverlayInput(
     std::shared_ptr<const Qcow2Image> image);
 
+// OK if `base`, read as it is, can be what `image` lies above.
+// Errors: FAILED_PRECONDITION if it begins like an image of the format that the overlay says its
+//         base has, or of any format if it says none.
+absl::Status CheckOverlayBase(const Qcow2Image& image, const Image& base);
+
 }  // namespace cbt
 
 #endif  // CBT_SOURCE_OVERLAY_OVERLAY_INPUT_H_

@@ -129,6 +129,10 @@ struct Qcow2Image::Parts {
   bool cut = false;  // the last layer names a backing file that was not opened
 };
 
+// OK if `base` can hold the volume below `overlay` byte by byte. Errors: FAILED_PRECONDITION if it
+// begins like an image of the format that the overlay says its base has, or of any if it says none.
+absl::Status CheckQcow2Base(const Qcow2Image& overlay, const Image& base);
+
 }  // namespace cbt
 
 #endif  // CBT_SOURCE_QCOW2_QCOW2_FORMAT_H_

@@ -36,6 +36,21 @@ constexpr Signature kForeign[] = {
     {"WithouFreSpacExt", 0, "parallels"},
 };
 constexpr size_t kProbeBytes = 68;
+constexpr std::string_view kQcow2Format = "qcow2";
+
+// The image format that the file begins like; empty if none.
+absl::StatusOr<std::string_view> FormatSeen(const Image& file) {
+  std::array<uint8_t, kProbeBytes> bytes;
+  if (absl::Status status = file.Read(0, bytes.size(), bytes.data()); !status.ok()) return status;
+  if (LooksLikeQcow2(bytes)) return kQcow2Format;
+  for (const Signature& signature : kForeign) {
+    if (std::equal(signature.bytes.begin(), signature.bytes.end(), &bytes[signature.offset],
+                   [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; })) {
+      return std::string_view(signature.format);
+    }
+  }
+  return std::string_view();
+}
 
 // Fails if qemu has the image open for writing: it then holds a lock on this byte, as a sign to
 // other programs.
@@ -97,16 +112,13 @@ absl::StatusOr<bool> IsRaw(const Image& file, const std::string& path, const Qco
                                                  ": a backing file of the format ",
                                                  Qcow2Quoted(*format), ", neither qcow2 nor raw"));
   }
-  std::array<uint8_t, kProbeBytes> bytes;
-  if (absl::Status status = file.Read(0, bytes.size(), bytes.data()); !status.ok()) return status;
-  if (LooksLikeQcow2(bytes)) return false;
-  for (const Signature& signature : kForeign) {
-    if (std::equal(signature.bytes.begin(), signature.bytes.end(), &bytes[signature.offset],
-                   [](char a, uint8_t b) { return static_cast<uint8_t>(a) == b; })) {
-      return absl::UnimplementedError(
-          absl::StrCat("qcow2: ", file.label(), ": a backing file that begins like the format ",
-                       signature.format, "; set its format in the overlay if it is another one"));
-    }
+  const absl::StatusOr<std::string_view> seen = FormatSeen(file);
+  if (!seen.ok()) return seen.status();
+  if (*seen == kQcow2Format) return false;
+  if (!seen->empty()) {
+    return absl::UnimplementedError(
+        absl::StrCat("qcow2: ", file.label(), ": a backing file that begins like the format ",
+                     AbslView(*seen), "; set its format in the overlay if it is another one"));
   }
   if (absl::Status status = CheckPassesForRaw(file, path, overlay.size()); !status.ok()) {
     return status;
@@ -224,6 +236,25 @@ absl::StatusOr<std::unique_ptr<const Qcow2Image::Parts>> OpenParts(
 Qcow2Image::Qcow2Image(std::unique_ptr<const Parts> parts) : parts_(std::move(parts)) {}
 
 Qcow2Image::~Qcow2Image() = default;
+
+absl::Status CheckQcow2Base(const Qcow2Image& overlay, const Image& base) {
+  const absl::StatusOr<std::string_view> seen = FormatSeen(base);
+  if (!seen.ok()) return seen.status();
+  // A guest's data may look like anything.
+  const auto& named = overlay.parts().layers.front().header.backing_format;
+  if (seen->empty() || (named && *named != *seen)) return absl::OkStatus();
+  const std::string what =
+      absl::StrCat("qcow2: ", base.label(), ": begins like the format ", AbslView(*seen));
+  if (named) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(what, ", which ", overlay.label(),
+                     " says its base has: make a raw image of it first (qemu-img convert -O raw)"));
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      what, ", and ", overlay.label(),
+      " does not say which format its base has: make a raw image of it first (qemu-img convert -O "
+      "raw), or say that it is one (qemu-img rebase -u -F raw)"));
+}
 
 absl::StatusOr<std::shared_ptr<const Qcow2Image>> Qcow2Image::Open(const std::string& path,
                                                                    const Qcow2Options& options,

@@ -24,6 +24,7 @@
 #include "cbt/memory.h"
 #include "cbt/transform.h"
 #include "tests/support/files.h"
+#include "tests/support/shell.h"
 #include "tests/support/status.h"
 #include "tests/support/temp_dir.h"
 
@@ -368,6 +369,49 @@ TEST(CopyRanges, FilesStaySparse) {
                 (find_zeros ? 1 : 2) * kMiB + 256 * kKiB);
     }
   }
+}
+
+// The kernel punches holes past the end of a file, or of a device, without an error.
+TEST(CopyRanges, AnOutputThatEndsInAHoleIsNotCut) {
+  const test::TempDir directory;
+  constexpr uint64_t kSize = 3 * kMiB + 512;
+  directory.Write("from", std::string(kMiB, 'x'));
+  const OwnedDescriptor from(OpenFile(directory / "from", O_RDWR));
+  ASSERT_EQ(::ftruncate(from.number(), kSize), 0);
+  const std::shared_ptr<const Image> image = ValueOf(Image::Open(directory / "from"));
+  ThreadPool pool(2);
+  for (const uint64_t there : {uint64_t{0}, kMiB, 2 * kMiB, kSize - 1, kSize, kSize + 1}) {
+    SCOPED_TRACE(there);
+    directory.Write("to", std::string(there, 'y'));
+    const OwnedDescriptor to(OpenFile(directory / "to", O_RDWR));
+    const auto cursor = CursorOf({{0, kSize}}, kSize);
+    ASSERT_OK(CopyRanges(*cursor, *MakeCopyInput(image), *MakeCopyOutput(to.number(), "to"),
+                         {.executor = &pool}));
+    std::string expected = test::ReadFile(directory / "from");
+    if (there > kSize) expected += 'y';
+    EXPECT_TRUE(test::ReadFile(directory / "to") == expected);
+  }
+}
+
+// Writing zeros past the end of a device fails, also where they would be holes.
+TEST(CopyRanges, ADeviceThatIsTooSmallIsAnError) {
+  const test::TempDir directory;
+  constexpr uint64_t kSize = 3 * kMiB;
+  directory.Write("from", std::string(kMiB / 2, 'x'));
+  directory.Write("disk", std::string(kMiB, 'y'));
+  ASSERT_EQ(::truncate((directory / "from").c_str(), kSize), 0);
+  std::string device =
+      test::ShellOutput("losetup --find --show '" + (directory / "disk") + "' 2>/dev/null");
+  if (device.empty()) GTEST_SKIP() << "needs root and loop devices";
+  device.pop_back();
+  const std::shared_ptr<const Image> image = ValueOf(Image::Open(directory / "from"));
+  const OwnedDescriptor to(OpenFile(device, O_RDWR));
+  // It stays until the descriptor is closed.
+  EXPECT_TRUE(test::Shell("losetup --detach " + device));
+  const auto cursor = CursorOf({{0, kSize}}, kSize);
+  const auto done =
+      CopyRanges(*cursor, *MakeCopyInput(image), *MakeCopyOutput(to.number(), "the device"));
+  EXPECT_EQ(done.status().code(), absl::StatusCode::kResourceExhausted) << done.status();
 }
 
 TEST(CopyRanges, AFullOutputIsNamed) {
