@@ -168,6 +168,49 @@ func TestASourceThatPanicsOrLies(t *testing.T) {
 	wantCode(t, seek.Seek(8192), codes.Internal)
 }
 
+// What was at its end is not there any more after a Seek that failed: no answer was read from it.
+func TestAFailedCallIsNoEnd(t *testing.T) {
+	away := false
+	cursor := mustSource(t, &scripted{
+		seek: func(uint64) error {
+			if away {
+				return Errorf(codes.Unavailable, "away")
+			}
+			return nil
+		},
+		next: func(offsets, lengths []uint64) (int, uint64, error) {
+			offsets[0], lengths[0] = 8192, 4096
+			return 1, mebi, nil
+		}})
+	if found := readAll(t, cursor); len(found) != 1 {
+		t.Errorf("found %v", found)
+	}
+	// Refused, it does not move.
+	wantCode(t, cursor.Seek(2*mebi), codes.OutOfRange)
+	if found := readAll(t, cursor); len(found) != 0 {
+		t.Errorf("found %v", found)
+	}
+	away = true
+	wantCode(t, cursor.Seek(0), codes.Unavailable)
+	_, err := cursor.Next()
+	wantCode(t, err, codes.Unavailable)
+	away = false
+	if err := cursor.Seek(0); err != nil {
+		t.Fatal(err)
+	}
+	// A map that fails has read the cursor, perhaps in part.
+	_, err = MapOf(cursor, 1<<63)
+	wantCode(t, err, codes.InvalidArgument)
+	_, err = cursor.Next()
+	wantCode(t, err, codes.FailedPrecondition)
+	if err := cursor.Seek(0); err != nil {
+		t.Fatal(err)
+	}
+	if found := readAll(t, cursor); len(found) != 1 {
+		t.Errorf("found %v", found)
+	}
+}
+
 func TestACallInACallback(t *testing.T) {
 	var outer *Cursor
 	var inner []error

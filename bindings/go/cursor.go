@@ -150,13 +150,11 @@ func (c *Cursor) Seek(offset uint64) error {
 		return err
 	}
 	defer c.mutex.Unlock()
+	// Also where it fails: the engine says then whether there still is an answer.
+	c.complete = false
 	var e *C.cbt_error
 	code := C.cbt_cursor_seek(c.handle, C.uint64_t(offset), &e)
-	if err := failed(code, e); err != nil {
-		return err
-	}
-	c.complete = false
-	return nil
+	return failed(code, e)
 }
 
 // Batches ranges over what is left. A failure, or the end of ctx, is the last pair's error; a loop

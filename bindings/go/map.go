@@ -92,7 +92,8 @@ func NewMap(extents []Extent, geometry Geometry) (*Map, error) {
 }
 
 // MapOf makes a map of everything that the cursor reports from 0 on, rounded outward to granularity
-// (0: the cursor's). The cursor stays the caller's, and is then at its end.
+// (0: the cursor's). The cursor stays the caller's, and is then at its end; after an error Next fails
+// until Seek succeeds.
 func MapOf(cursor *Cursor, granularity uint64) (*Map, error) {
 	if err := cursor.lock(); err != nil {
 		return nil, err

@@ -224,6 +224,7 @@ cbt_code cbt_cursor_export_arrow(cbt_cursor* cursor, uint64_t rows, struct Arrow
   return cbt::c::AtBorder(error, [&]() -> absl::Status {
     if (absl::Status status = cbt::c::Check(cursor, "cursor"); !status.ok()) return status;
     const bool waiting = cursor->waiting() != 0;
+    const bool adrift = cursor->adrift;
     cbt::c::Proofs proofs;  // an Arrow stream carries none
     absl::StatusOr<std::unique_ptr<cbt::ExtentCursor>> taken =
         cbt::c::Consume(cursor, "cursor", proofs);
@@ -237,6 +238,7 @@ cbt_code cbt_cursor_export_arrow(cbt_cursor* cursor, uint64_t rows, struct Arrow
       return absl::FailedPreconditionError(
           "cursor: extents wait in its batch; seek it before it is exported");
     }
+    if (adrift) return cbt::c::IsAdrift("cursor");
     const uint64_t most = rows == 0 ? cbt::c::kDefaultRows : rows;
     out->private_data = new cbt::c::ArrowCursor(*std::move(taken), static_cast<size_t>(most));
     out->get_schema = cbt::c::GetSchema;

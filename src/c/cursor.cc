@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/text.h"
 #include "c/handles.h"
 #include "cbt/bitmap.h"
 #include "cbt/memory.h"
@@ -20,6 +21,7 @@ constexpr uint64_t kDefaultBlock = 4096;
 // `covered` counts what waits in the batch as not returned.
 cbt_batch State(const cbt_cursor& handle) {
   cbt_batch batch = {};
+  if (handle.adrift) return batch;
   const bool waiting = handle.waiting() != 0;
   batch.covered = waiting ? handle.batch->offsets()[handle.taken] : handle.cursor->covered();
   batch.complete = handle.complete && !waiting ? 1 : 0;
@@ -28,6 +30,7 @@ cbt_batch State(const cbt_cursor& handle) {
 
 // Fetches the next batch into the handle.
 absl::Status Fetch(cbt_cursor& handle) {
+  if (handle.adrift) return IsAdrift("cursor");
   if (!handle.batch.has_value()) handle.batch.emplace(handle.batch_capacity);
   handle.taken = 0;
   handle.complete = false;
@@ -150,6 +153,11 @@ absl::Status Return(absl::StatusOr<std::unique_ptr<ExtentCursor>> made, cbt_curs
   return absl::OkStatus();
 }
 
+absl::Status IsAdrift(std::string_view name) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      AbslView(name), ": a change map of it failed, which has read a part of it; seek it first"));
+}
+
 absl::StatusOr<std::unique_ptr<ExtentCursor>> Consume(cbt_cursor* handle, std::string_view name,
                                                       Proofs& proofs) {
   if (absl::Status status = Check(handle, name); !status.ok()) return status;
@@ -249,10 +257,14 @@ cbt_code cbt_cursor_seek(cbt_cursor* cursor, uint64_t offset, cbt_error** error)
     if (absl::Status status = cbt::c::Check(cursor, "cursor"); !status.ok()) return status;
     const cbt::c::Exclusive::Use use(*cursor);
     if (!use) return cbt::c::IsBusy("cursor");
+    // Refused, it stays where it is, with what waits.
+    if (offset > cursor->cursor->capacity()) return cursor->cursor->Seek(offset);
     if (cursor->batch.has_value()) cursor->batch->clear();
     cursor->taken = 0;
     cursor->complete = false;
-    return cursor->cursor->Seek(offset);
+    absl::Status status = cursor->cursor->Seek(offset);
+    if (status.ok()) cursor->adrift = false;
+    return status;
   });
 }
 

@@ -46,7 +46,16 @@ struct cbt_cursor : cbt::c::Exclusive {
   std::optional<cbt::ExtentBatch> batch;  // from the first call on
   size_t taken = 0;
   bool complete = false;  // the cursor is
+  // A call that reads the cursor itself has failed, and left it anywhere in its answer: what was not
+  // returned before is not known any more.
+  bool adrift = false;
 };
+
+namespace cbt::c {
+
+absl::Status IsAdrift(std::string_view name);
+
+}  // namespace cbt::c
 
 namespace cbt::c {
 

@@ -117,8 +117,11 @@ cbt_code cbt_map_from_cursor(cbt_cursor* cursor, uint64_t granularity, cbt_map**
     if (cursor->batch.has_value()) cursor->batch->clear();
     cursor->taken = 0;
     cursor->complete = false;
+    // Until it is at its end: something may throw.
+    cursor->adrift = true;
     absl::StatusOr<cbt::ChangeMap> made = cbt::ChangeMap::FromCursor(*cursor->cursor, granularity);
     cursor->complete = made.ok();
+    cursor->adrift = !made.ok();
     return made;
   });
 }

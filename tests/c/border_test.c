@@ -297,6 +297,64 @@ static void callbacks_are_a_source(void) {
   EXPECT_EQ(it.released, 1);
 }
 
+// What a call has fetched and not returned must not be lost with a call that fails.
+static void calls_that_fail_lose_no_extents(void) {
+  own_source it = {0};
+  uint64_t offsets[3], lengths[3];
+  cbt_batch batch;
+  // A seek that is refused.
+  cbt_cursor* cursor = own_cursor(&it);
+  EXPECT_OK(cbt_cursor_read(cursor, offsets, lengths, 3, &batch, &error));
+  EXPECT(batch.count == 3 && !batch.complete);
+  EXPECT_FAILS(CBT_OUT_OF_RANGE, "", cbt_cursor_seek(cursor, 1001, &error));
+  EXPECT_EQ(cbt_cursor_covered(cursor), 120);
+  uint64_t rest = 0;
+  do {
+    EXPECT_OK(cbt_cursor_read(cursor, offsets, lengths, 3, &batch, &error));
+    for (uint64_t i = 0; i < batch.count; ++i) EXPECT_EQ(offsets[i], 120 + 40 * rest++);
+  } while (!batch.complete);
+  EXPECT_EQ(rest, 22);
+  // At the end it is still at the end.
+  EXPECT_FAILS(CBT_OUT_OF_RANGE, "", cbt_cursor_seek(cursor, 1001, &error));
+  EXPECT_OK(cbt_cursor_next(cursor, &batch, &error));
+  EXPECT(batch.complete && batch.count == 0);
+  // A map that can't be made has read the cursor, perhaps in part.
+  EXPECT_OK(cbt_cursor_seek(cursor, 0, &error));
+  EXPECT_OK(cbt_cursor_read(cursor, offsets, lengths, 3, &batch, &error));
+  cbt_map* map = NULL;
+  const uint64_t too_large = UINT64_C(1) << 63;
+  EXPECT_FAILS(CBT_INVALID_ARGUMENT, "", cbt_map_from_cursor(cursor, too_large, &map, &error));
+  EXPECT(map == NULL);
+  EXPECT_EQ(cbt_cursor_covered(cursor), 0);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FAILS(CBT_FAILED_PRECONDITION, "seek it first", cbt_cursor_next(cursor, &batch, &error));
+    EXPECT_FAILS(CBT_FAILED_PRECONDITION, "seek it first",
+                 cbt_cursor_read(cursor, offsets, lengths, 3, &batch, &error));
+  }
+  EXPECT_OK(cbt_cursor_seek(cursor, 500, &error));
+  EXPECT_OK(cbt_cursor_read(cursor, offsets, lengths, 3, &batch, &error));
+  EXPECT_EQ(offsets[0], 500);
+  // What reads it from its beginning needs no seek.
+  EXPECT_FAILS(CBT_INVALID_ARGUMENT, "", cbt_map_from_cursor(cursor, too_large, &map, &error));
+  EXPECT_OK(cbt_map_from_cursor(cursor, 0, &map, &error));
+  cbt_map_info info = CBT_INIT(cbt_map_info);
+  EXPECT_OK(cbt_map_get_info(map, &info, &error));
+  EXPECT_EQ(info.blocks, 25);
+  cbt_map_free(map);
+  EXPECT_FAILS(CBT_INVALID_ARGUMENT, "", cbt_map_from_cursor(cursor, too_large, &map, &error));
+  EXPECT_OK(cbt_cursor_coalesce(cursor, 0, &cursor, &error));
+  extents found = read_all(cursor, 1000);
+  EXPECT_EQ(found.count, 25);
+  clear_extents(&found);
+  // An Arrow stream has what is left, which is not known.
+  EXPECT_OK(cbt_cursor_seek(cursor, 0, &error));
+  EXPECT_FAILS(CBT_INVALID_ARGUMENT, "", cbt_map_from_cursor(cursor, too_large, &map, &error));
+  struct ArrowArrayStream stream;
+  EXPECT_FAILS(CBT_FAILED_PRECONDITION, "seek it first",
+               cbt_cursor_export_arrow(cursor, 0, &stream, &error));
+  EXPECT_EQ(it.released, 1);
+}
+
 static void callbacks_that_fail_are_no_end(void) {
   static const struct {
     int mode;
@@ -609,6 +667,7 @@ int main(int argc, char** argv) {
   owners_are_released_once_and_last();
   a_copy_does_not_see_later_changes();
   callbacks_are_a_source();
+  calls_that_fail_lose_no_extents();
   callbacks_that_fail_are_no_end();
   reading_returns_a_failure_last();
   an_arrow_stream_ends_only_when_complete();

@@ -253,7 +253,10 @@ class Memory(Case):
         array_of = np.frombuffer(bits, np.uint8)
         constant = array_of[:]
         constant.flags.writeable = False
-        cursors = [cursor_of(memoryview(bits).toreadonly()), cursor_of(constant), cursor_of(memoryview(constant))]
+        view = memoryview(bits).toreadonly()
+        cursors = [cursor_of(view), cursor_of(constant), cursor_of(memoryview(constant)),
+                   cursor_of(np.frombuffer(view, np.uint8)), cursor_of(np.asarray(view)[:]),
+                   cursor_of(memoryview(np.asarray(memoryview(constant))))]
         bits[:] = bytes(len(bits))
         for cursor in cursors:
             self.same(extents_of(cursor), EXTENTS)

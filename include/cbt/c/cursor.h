@@ -67,7 +67,7 @@ CBT_API cbt_code cbt_cursor_set_batch(cbt_cursor* cursor, uint64_t extents,
 
 // Moves to `offset` (bytes), rounded down to the granularity. What follows is the whole answer cut
 // at that point, as if the cursor had run from 0. A new cursor is at 0.
-// Errors: OUT_OF_RANGE past the capacity, those of the source.
+// Errors: OUT_OF_RANGE past the capacity: it has not moved; those of the source.
 // Cost:   O(log n) in the number of extents, or better.
 CBT_API cbt_code cbt_cursor_seek(cbt_cursor* cursor, uint64_t offset,
                                  cbt_error** error) CBT_NOTHROW;

@@ -47,7 +47,8 @@ CBT_API cbt_code cbt_map_builder_build(cbt_map_builder* builder, cbt_map** map,
 CBT_API void cbt_map_builder_free(cbt_map_builder* builder) CBT_NOTHROW;
 
 // Everything that `cursor` reports from 0 on, rounded outward to `granularity` bytes (0: the
-// cursor's). The cursor stays the caller's, and is then at its end.
+// cursor's). The cursor stays the caller's, and is then at its end. After a failure it is nowhere:
+// reading it fails with FAILED_PRECONDITION until cbt_cursor_seek() succeeds.
 // Errors: those of the cursor, RESOURCE_EXHAUSTED for a map over 4 GiB.
 CBT_API cbt_code cbt_map_from_cursor(cbt_cursor* cursor, uint64_t granularity, cbt_map** map,
                                      cbt_error** error) CBT_NOTHROW;

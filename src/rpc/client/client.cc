@@ -356,7 +356,8 @@ absl::Status RemoteCursorImpl::End(const std::optional<StreamHeader>& header) {
   return absl::OkStatus();
 }
 
-// `tuples` are the first of a stream opened at the floor; they end after it.
+// `tuples` are those of a message; they end after the floor, and begin before it only if they are the
+// first of a stream.
 absl::Status RemoteCursorImpl::CutAtFloor(TupleList& tuples) const {
   if (!floor_holds_ || tuples.empty()) return absl::OkStatus();
   const Extent first = tuples.front();
@@ -382,6 +383,8 @@ absl::Status RemoteCursorImpl::Receive() {
   if (!*more) return End(StreamHeader{type_, capacity()});
   if (absl::Status status = checker_->Check(message_); !status.ok()) return status;
   digest_.Add(message_.tuples.offsets(), message_.tuples.lengths());
+  // The first message of a stream may have no tuples, and the next one those at the floor.
+  if (absl::Status status = CutAtFloor(message_.tuples); !status.ok()) return status;
   Take(message_.tuples);
   TellProgress(false);
   return absl::OkStatus();

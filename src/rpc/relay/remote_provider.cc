@@ -98,9 +98,12 @@ class RemoteProvider final : public SnapshotProvider {
     if (source.block_size == 1) source.type = BlockMetadataType::kVariableLength;
     source.version = (*cursor)->source_version();
     source.may_change_unseen = (*cursor)->may_change_unseen();
+    // Parts that may be of two states are not proven, unless the answer says of all of its data that
+    // it may change.
     source.proven = [remote = cursor->get()] {
       return remote->completeness() == Completeness::kProven ||
-             remote->completeness() == Completeness::kProvenForPlace;
+             (remote->completeness() == Completeness::kProvenForPlace &&
+              remote->may_change_unseen());
     };
     source.cursor = *std::move(cursor);
     return source;

@@ -12,6 +12,7 @@
 #include "cbt/rpc/server.h"
 #include "cbt/units.h"
 #include "rpc/contract/completeness.h"
+#include "rpc/contract/resumption.h"
 #include "tests/rpc/support/fake_server.h"
 #include "tests/rpc/support/fault_proxy.h"
 #include "tests/rpc/support/fixture.h"
@@ -92,6 +93,54 @@ TEST(RelayProof, AttackJAServerOverAnUnprovenOneProvesNoMoreThanARelay) {
     const Listed listed = ListWhatComes(request);
     EXPECT_OK(listed.status);
     EXPECT_EQ(listed.completeness, whole ? Completeness::kProven : Completeness::kProvenFromRelay);
+  }
+}
+
+// A stream that was resumed without a version to compare may be of two states of the data, and one
+// that says of itself that its data may change is no whole proof either.
+TEST(RelayProof, AttackJAServerOverPartsThatNothingJoinsDoesNotProveThem) {
+  const uint64_t offsets[] = {0, 8192};
+  const uint64_t length = 4096;
+  const auto proof = [&](size_t from, rpc::ProofScope scope) {
+    StreamDigest digest;
+    for (size_t i = from; i < 2; ++i) digest.Add({&offsets[i], 1}, {&length, 1});
+    const rpc::StreamHeader header{BlockMetadataType::kVariableLength, kMiB};
+    return rpc::ProofMetadata(digest, from == 0 ? 0 : length, header, scope);
+  };
+  for (const bool breaks : {false, true}) {
+    for (const rpc::ProofScope scope : {rpc::ProofScope::kSource, rpc::ProofScope::kPlace}) {
+      for (const char* const version : {"", "place:1"}) {
+        const FakeServer plugin([&](const FakeServer::Request& request) -> Script {
+          const bool first = request.starting_offset() == 0;
+          Script script{.messages = {first ? Variable(kMiB, {{0, 4096}, {8192, 4096}})
+                                           : Variable(kMiB, {{8192, 4096}})},
+                        .trailing = proof(first ? 0 : 1, scope)};
+          if (breaks && first) {
+            script = {.messages = {Variable(kMiB, {{0, 4096}})},
+                      .status = {grpc::StatusCode::UNAVAILABLE, "x"}};
+          }
+          if (*version != '\0') script.initial.emplace_back(rpc::kSourceVersionKey, version);
+          return script;
+        });
+        const auto provider = rpc::MakeRemoteProvider(plugin.address(), rpc::Api::kCsi);
+        const TempDir dir;
+        const auto server = rpc::Server::Start(*provider, {.listen = "unix://" + (dir / "s")});
+        ASSERT_OK(server);
+        rpc::ListRequest request;
+        request.address = (*server)->address();
+        request.snapshot_id = std::string("s");
+        const Listed listed = ListWhatComes(request);
+        EXPECT_OK(listed.status);
+        EXPECT_EQ(listed.tuples, (Ranges{{0, 4096}, {8192, 4096}}));
+        Completeness want = Completeness::kProvenFromRelay;
+        if (*version != '\0') {
+          want = Completeness::kProvenForPlace;
+        } else if (!breaks && scope == rpc::ProofScope::kSource) {
+          want = Completeness::kProven;
+        }
+        EXPECT_EQ(listed.completeness, want) << breaks << version << static_cast<int>(scope);
+      }
+    }
   }
 }
 

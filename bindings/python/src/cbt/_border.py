@@ -162,10 +162,14 @@ def _may_change(view: memoryview) -> bool:
     if not view.readonly:
         return True
     owner: Any = view.obj
-    while isinstance(owner, np.ndarray):
-        if owner.flags.writeable:
+    # An array over a view that can't be written to has that view as its base.
+    while isinstance(owner, (np.ndarray, memoryview)):
+        if isinstance(owner, memoryview):
+            writable, owner = not owner.readonly, owner.obj
+        else:
+            writable, owner = owner.flags.writeable, owner.base
+        if writable:
             return True
-        owner = owner.base
     try:
         return owner is not None and not memoryview(owner).readonly
     except TypeError:

@@ -64,7 +64,7 @@ impl Map {
     }
 
     /// Everything that the cursor reports from 0 on, rounded outward to `granularity` bytes (0: the
-    /// cursor's).
+    /// cursor's). After an error the cursor can't be read until a seek succeeds.
     pub fn from_cursor(cursor: &mut Cursor<'_>, granularity: u64) -> Result<Self> {
         // SAFETY: &mut: no other call runs on the cursor, which the library does not keep.
         Self::make(|map, error| unsafe {
