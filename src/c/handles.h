@@ -55,10 +55,6 @@ namespace cbt::c {
 
 absl::Status IsAdrift(std::string_view name);
 
-}  // namespace cbt::c
-
-namespace cbt::c {
-
 // Gives `made` to the caller.
 absl::Status Return(absl::StatusOr<std::unique_ptr<ExtentCursor>> made, cbt_cursor** cursor,
                     Proofs proofs = {});
