@@ -5,6 +5,7 @@ since tests/cosi/driver_test.py runs against both.
 """
 
 import fnmatch
+import hashlib
 import http.server
 import json
 import re
@@ -138,11 +139,13 @@ class Gateway:
         self.send(handler, *answer)
 
     @staticmethod
-    def send(handler, code, body=b""):
+    def send(handler, code, body=b"", tag=None):
         body = body.encode() if isinstance(body, str) else body
         handler.send_response(code)
         if code != 204:
             handler.send_header("Content-Length", str(len(body)))
+        if tag:
+            handler.send_header("ETag", f'"{tag}"')
         handler.end_headers()
         if handler.command != "HEAD":
             handler.wfile.write(body)
@@ -238,13 +241,13 @@ class Gateway:
         if method == "PUT":
             objects[key] = body
             self.buckets[name].writers[key] = uid
-            return 200, ""
+            return 200, "", hashlib.md5(body).hexdigest()
         if method == "DELETE":
             objects.pop(key, None)
             return 204, ""
         if key not in objects:
             raise Failure(404, "NoSuchKey")
-        return 200, objects[key]
+        return 200, objects[key], hashlib.md5(objects[key]).hexdigest()
 
     def policy(self, method, name, body, uid):
         bucket = self.buckets[name]
