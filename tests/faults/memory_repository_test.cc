@@ -63,7 +63,7 @@ std::set<Id> Indexed(FileStore& store) {
   for (const FileInfo& file : ValueOf(store.ListAll(FileKind::kPack, 1000))) {
     const std::vector<uint8_t> pack = ValueOf(store.Get(FileKind::kPack, file.id, 64 << 20));
     const std::span<const uint8_t> tail = std::span(pack).last(4);
-    const size_t header_bytes = tail[0] | tail[1] << 8 | tail[2] << 16;
+    const size_t header_bytes = size_t{tail[0]} | size_t{tail[1]} << 8 | size_t{tail[2]} << 16;
     const size_t body_bytes = pack.size() - 4 - header_bytes;
     const std::vector<uint8_t> header =
         ValueOf(store.key().Open(std::span(pack).subspan(body_bytes, header_bytes)));
