@@ -276,8 +276,8 @@ void Catalog::Index(Snapshot snapshot) {
   const auto [named, added] = snapshot_names_.try_emplace(snapshot.record.name, snapshot.id);
   if (!added && !snapshots_.at(named->second)->record.cut.has_value()) named->second = snapshot.id;
   snapshots_of_[snapshot.volume_id].insert(snapshot.id);
-  std::unique_ptr<Snapshot>& kept = snapshots_[snapshot.id];
-  kept = std::make_unique<Snapshot>(std::move(snapshot));
+  auto kept = std::make_unique<Snapshot>(std::move(snapshot));  // first: no id without a snapshot
+  snapshots_.insert_or_assign(kept->id, std::move(kept));
 }
 
 std::string Catalog::NameFile(const std::string& volume_id, const std::string& id) const {

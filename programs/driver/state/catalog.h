@@ -147,7 +147,7 @@ class Catalog {
   std::optional<Group> FindGroup(std::string_view id) const;
   std::optional<Group> FindGroupByName(const std::string& name) const;
   std::vector<Group> AllGroups() const;
-  // An id for AddGroup(): who holds its lock before others see the group has it for himself.
+  // An id for AddGroup(). Lock it first: others see the group as soon as it is added.
   static absl::StatusOr<std::string> NewGroupId();
   absl::Status AddGroup(const std::string& id, const GroupRecord& record);
   // Not its name.

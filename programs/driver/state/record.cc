@@ -21,7 +21,7 @@ constexpr ManifestKind kSnapshot = {.magic = {0x89, 'C', 'B', 'S', '\r', '\n', 0
                                     .owner = "snapshot record"};
 constexpr ManifestKind kGroup = {.magic = {0x89, 'C', 'B', 'G', '\r', '\n', 0x1a, '\n'},
                                  .major = 1,
-                                 .minor = 0,
+                                 .minor = 1,
                                  .owner = "group snapshot record"};
 
 // The status of a reader after the last field.
